@@ -27,6 +27,8 @@ typedef struct yk_device_abilities {
   bool unrotated_layers;      /* yk_qk_rope_kv_args.rope NULL */
   bool attention_chunks;      /* yk_attention_args.window_is_chunk */
   bool weighted_inputs;       /* yk_mixture_sizes.weighs_inputs */
+  bool expert_branches;       /* yk_mixture_args.router_x, yk_mixture_spec.expert_scales */
+  bool layer_inputs;          /* yk_device_ops.layer_inputs, multiply */
   bool adapters;              /* yk_device_ops.linear_adapt */
   bool mamba;                 /* yk_device_ops.mamba */
   bool plain_experts;         /* experts, and a shared one, without a gate */

@@ -304,6 +304,27 @@ typedef struct yk_best_logits_args {
   yk_best_logit *out;
 } yk_best_logits_args;
 
+/* layer_inputs: of each row and layer, elements first .. first + width - 1 of
+ *   (rms_norm(projected_scale * projected) + embed_scale * table) / sqrt(2)
+ * in float32, rounded once. projected act [n_tokens, n_layers, size]; norm_w act [size]; table act [n_ids, n_layers,
+ * width], of which the row of the token is read; y act [n_tokens, n_layers, width]. */
+typedef struct yk_layer_inputs_args {
+  void *y;
+  const void *projected, *norm_w, *table;
+  const int32_t *token_ids; /* device [n_tokens], below n_ids */
+  int32_t n_tokens, n_layers, size, first, width;
+  float projected_scale, embed_scale, eps;
+} yk_layer_inputs_args;
+
+/* multiply: x *= factors, of rows of width elements.   x act [n_rows, width]; factors act, rows stride elements
+ * apart */
+typedef struct yk_multiply_args {
+  void *x;
+  const void *factors;
+  int64_t stride;
+  int32_t n_rows, width;
+} yk_multiply_args;
+
 /* cap_logits: l becomes cap tanh(l / cap), in place, in the first n columns of each row; infinite logits stay.
  *   logits f32 device [n_rows, stride]. */
 typedef struct yk_cap_logits_args {
@@ -388,6 +409,9 @@ typedef struct yk_device_ops {
   yk_status (*row_norms)(yk_device *dev, const yk_row_norms_args *args, yk_err *err);
   bool needs_kv_staging; /* for 8-bit caches: see yk_kv_layer */
   yk_status (*gather_rows)(yk_device *dev, const yk_gather_rows_args *args, yk_err *err);
+  /* NULL on devices without the ability layer_inputs. */
+  yk_status (*layer_inputs)(yk_device *dev, const yk_layer_inputs_args *args, yk_err *err);
+  yk_status (*multiply)(yk_device *dev, const yk_multiply_args *args, yk_err *err);
   yk_status (*cap_logits)(yk_device *dev, const yk_cap_logits_args *args, yk_err *err); /* NULL without logit_caps */
   yk_status (*sample)(yk_device *dev, const yk_sample_args *args, yk_err *err);
   yk_status (*best_logits)(yk_device *dev, const yk_best_logits_args *args, yk_err *err);

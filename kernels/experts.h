@@ -32,7 +32,8 @@ extern "C" {
  *   groups     n_groups ranges of n_experts / n_groups experts each; only the top_groups groups with the largest group
  *              score remain, and experts of the other groups cannot be chosen. n_groups 1: all remain
  *   chosen     the top_k remaining experts, by falling choice[e]
- *   weight     score[e], without the bias; divided by the sum of the row's weights plus 1e-20 if normalise; times scale
+ *   weight     score[e], without the bias; divided by the sum of the row's weights plus 1e-20 if normalise; times
+ *              scale, and times expert_scales[e] if given
  * Ties, between groups too: lower index first. A row with a NaN or infinite logit chooses experts 0 .. top_k - 1 with
  * NaN weights, so that only this row fails. */
 typedef struct yk_route_spec {
@@ -70,11 +71,12 @@ typedef struct yk_route_args {
   const void *x;           /* act [n_tokens, k] of the router */
   float *logits;           /* [n_tokens, logits_stride], of which n_experts are read */
   int64_t logits_stride;
-  const float *bias;       /* [n_experts] or NULL: added for the choice only, not to the weights */
-  const int32_t *kv_slots; /* [n_tokens], or NULL: no row is padding */
-  int32_t n_tokens;        /* rows */
-  int32_t *choices;        /* [n_tokens, top_k] experts by falling score */
-  float *weights;          /* [n_tokens, top_k] */
+  const float *bias;          /* [n_experts] or NULL: added for the choice only, not to the weights */
+  const float *expert_scales; /* [n_experts] or NULL, as on devices without expert_branches */
+  const int32_t *kv_slots;    /* [n_tokens], or NULL: no row is padding */
+  int32_t n_tokens;           /* rows */
+  int32_t *choices;           /* [n_tokens, top_k] experts by falling score */
+  float *weights;             /* [n_tokens, top_k] */
   /* [n_local + 1] first slot of each of the rank's experts; the last entry is the number of slots */
   int32_t *starts;
   int32_t *row_of_slot;    /* [yk_route_max_slots], written up to starts[n_local] */

@@ -46,6 +46,7 @@ typedef struct yk_mixture_spec {
   const yk_linear *latent_in, *latent_out;       /* hidden -> latent -> hidden, around the experts; NULL without */
   const yk_linear *shared_gate_up, *shared_down; /* NULL without a shared expert */
   const float *choice_bias;                      /* device [n_experts] or NULL */
+  const float *expert_scales;                    /* device [n_experts] or NULL: see yk_route_args */
   int64_t *counts;                               /* device [n_experts] or NULL: see yk_route_args */
   bool is_first_rank;                            /* if shared_in_steps: this rank scales the sums */
 } yk_mixture_spec;
@@ -106,6 +107,7 @@ typedef struct yk_mixture_args {
   yk_normed *x; /* n_rows rows; complete afterwards */
   /* rows act [n_rows, hidden] are the caller's and alias neither x nor the scratch; the forward sets the rest */
   yk_partial *y;
+  const void *router_x;    /* act [n_rows, hidden] rows of the router alone, on devices with expert_branches; NULL: x */
   const int32_t *kv_slots; /* device [n_rows], or NULL: see yk_route_args */
   int32_t n_rows;
   void *scratch; /* mixture_scratch_bytes of device memory */

@@ -80,10 +80,11 @@ static yk_route_args route_of(const yk_mixture *m, const yk_mixture_args *args)
   const yk_mixture_layout *at = &m->at;
   return (yk_route_args){.spec = &m->spec.sizes.route,
                          .router = m->spec.router,
-                         .x = args->x->rows,
+                         .x = args->router_x ? args->router_x : args->x->rows,
                          .logits = scratch_at(args, at->logits),
                          .logits_stride = m->spec.sizes.route.n_experts + m->spec.sizes.has_shared_gate,
                          .bias = m->spec.choice_bias,
+                         .expert_scales = m->spec.expert_scales,
                          .kv_slots = args->kv_slots,
                          .n_tokens = args->n_rows,
                          .choices = scratch_at(args, at->choices),

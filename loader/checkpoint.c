@@ -283,8 +283,10 @@ yk_status yk_checkpoint_find(const yk_checkpoint *checkpoint, const yk_weight_pl
   yk_weight_module *module = &out->module;
   yk_weight_name_of_expert(config, place->role, place->layer, place->expert, out->name);
   out->may_have_order = false;
-  if (place->role == YK_ROLE_EMBEDDING) {
-    *module = (yk_weight_module){.k = config->hidden_size, .n = config->vocab_size, .n_own = config->vocab_size};
+  if (place->role == YK_ROLE_EMBEDDING || place->role == YK_ROLE_LAYER_EMBEDDING) {
+    const int64_t width =
+        place->role == YK_ROLE_EMBEDDING ? config->hidden_size : (int64_t)config->n_layers * config->layer_input_size;
+    *module = (yk_weight_module){.k = width, .n = config->vocab_size, .n_own = config->vocab_size};
     return yk_checkpoint_matrix(checkpoint, out->name, module->n, module->k, &out->view, err);
   }
   *module = yk_weight_module_of(config, place->role, place->layer);

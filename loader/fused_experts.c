@@ -75,6 +75,11 @@ static const fused_form nemotron_form = {
     common_suffixes,
     false};
 
+static const fused_form gemma4_form = {{{"experts.gate_up_proj", {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP}, 2},
+                                        {"experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}},
+                                       common_suffixes,
+                                       false};
+
 static const fused_form *form_of(yk_model_family family)
 {
   switch (family) {
@@ -83,6 +88,8 @@ static const fused_form *form_of(yk_model_family family)
   case YK_FAMILY_NEMOTRON_H: return &nemotron_form;
   case YK_FAMILY_LLAMA4:
   case YK_FAMILY_LLAMA4_VL: return &llama4_form;
+  case YK_FAMILY_GEMMA4:
+  case YK_FAMILY_GEMMA4_VL: return &gemma4_form;
   default: return &common_form;
   }
 }

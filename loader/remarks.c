@@ -272,6 +272,11 @@ static yk_status mark_used(const checkpoint_view *c, bool *used, yk_err *err)
 {
   mark_norm(c, YK_ROLE_EMBEDDING, 0, used); /* a weight without companions, like norms */
   mark_norm(c, YK_ROLE_FINAL_NORM, 0, used);
+  if (c->config->layer_input_size > 0) {
+    mark_norm(c, YK_ROLE_LAYER_EMBEDDING, 0, used);
+    mark_norm(c, YK_ROLE_LAYER_INPUTS_NORM, 0, used);
+    YK_TRY(mark_linear(c, YK_ROLE_LAYER_INPUTS, 0, 0, used, err));
+  }
   YK_TRY(mark_linear(c, YK_ROLE_LM_HEAD, 0, 0, used, err)); /* files may contain it even if it is tied */
   for (int layer = 0; layer < c->config->n_layers; layer++)
     for (yk_weight_role role = YK_ROLE_ATTENTION_NORM; role < YK_N_ROLES; role++) {

@@ -36,6 +36,7 @@ from random_model_presets import PRESETS, has_experts, is_delta_net, n_experts
 LOGIT_STD = 2.5
 CHUNK = 1 << 22  # elements that one task draws
 MORE_NORMS = {"gemma3_text": ("pre_feedforward_layernorm", "post_feedforward_layernorm"),
+              "gemma4_text": ("pre_feedforward_layernorm", "post_feedforward_layernorm"),
               "glm4": ("post_self_attn_layernorm", "post_mlp_layernorm")}
 
 
@@ -93,6 +94,47 @@ class ModelTensors:
         if is_gpt_oss:
             dtype = self.settings.dtype
             self.tensors.append(Tensor(f"{layer}.sinks", dtype, (heads,), draw_normal(0.0, 1.0, dtype)))
+
+    def gemma4_attention(self, layer, index):
+        """Widths by the kind of the layer; the last layers have no keys and values of their own."""
+        config, hidden, heads = self.config, self.hidden, self.config["num_attention_heads"]
+        is_global = (index + 1) % 6 == 0 or index + 1 == config["num_hidden_layers"]
+        has_own = index < config["num_hidden_layers"] - config["num_kv_shared_layers"]
+        head = config["global_head_dim"] if is_global else config["head_dim"]
+        keys_alone = is_global and config["attention_k_eq_v"]
+        kv = config["num_global_key_value_heads" if keys_alone else "num_key_value_heads"] * head
+        self.linear(f"{layer}.q_proj", hidden, heads * head)
+        self.norm(f"{layer}.q_norm", head)
+        if has_own:
+            self.linear(f"{layer}.k_proj", hidden, kv)
+            self.norm(f"{layer}.k_norm", head)
+        if has_own and not keys_alone:
+            self.linear(f"{layer}.v_proj", hidden, kv)
+        self.linear(f"{layer}.o_proj", heads * head, hidden)
+
+    def gemma4_rest(self, layer):
+        """The layer's factor, its experts beside the FFN, and the part that adds its embeddings."""
+        config, hidden, dtype = self.config, self.hidden, self.settings.dtype
+        self.tensors.append(Tensor(f"{layer}.layer_scalar", dtype, (1,), draw_normal(0.8, 0.1, dtype)))
+        if config.get("enable_moe_block"):
+            self.normal(f"{layer}.router.proj", (config["num_experts"], hidden), 0.0, 1.0)
+            for name, n in (("scale", hidden), ("per_expert_scale", config["num_experts"])):
+                self.tensors.append(Tensor(f"{layer}.router.{name}", dtype, (n,), draw_normal(1.0, 0.1, dtype)))
+            for i in range(config["num_experts"]):
+                self.ffn(f"{layer}.experts.{i}", config["moe_intermediate_size"])
+            for name in ("post_feedforward_layernorm_1", "pre_feedforward_layernorm_2", "post_feedforward_layernorm_2"):
+                self.norm(f"{layer}.{name}", hidden)
+        if config["hidden_size_per_layer_input"]:
+            self.linear(f"{layer}.per_layer_input_gate", hidden, config["hidden_size_per_layer_input"])
+            self.linear(f"{layer}.per_layer_projection", config["hidden_size_per_layer_input"], hidden)
+            self.norm(f"{layer}.post_per_layer_input_norm", hidden)
+
+    def gemma4_layer_inputs(self):
+        n = self.config["num_hidden_layers"] * self.config["hidden_size_per_layer_input"]
+        if n:
+            self.normal("model.embed_tokens_per_layer", (self.config["vocab_size"], n), 0.0, 0.1)
+            self.normal("model.per_layer_model_projection", (n, self.hidden), 0.0, 1.0 / math.sqrt(self.hidden))
+            self.norm("model.per_layer_projection_norm", self.config["hidden_size_per_layer_input"])
 
     def delta_net(self, layer):
         config, hidden, n_values = self.config, self.hidden, self.config["linear_num_value_heads"]
@@ -240,11 +282,15 @@ class ModelTensors:
             return self.nemotron()
         head_std = LOGIT_STD / math.sqrt(hidden)  # also of a tied embedding; the first layer's norm compensates
         self.normal("model.embed_tokens", (vocab, hidden), 0.0, head_std)
+        if config["model_type"] == "gemma4_text":
+            self.gemma4_layer_inputs()
         for i in range(config["num_hidden_layers"]):
             layer = f"model.layers.{i}"
             self.norm(f"{layer}.input_layernorm", hidden)
             if is_delta_net(config, i):
                 self.delta_net(f"{layer}.linear_attn")
+            elif config["model_type"] == "gemma4_text":
+                self.gemma4_attention(f"{layer}.self_attn", i)
             elif "kv_lora_rank" in config:
                 self.latent_attention(f"{layer}.self_attn")
             else:
@@ -252,13 +298,15 @@ class ModelTensors:
             self.norm(f"{layer}.post_attention_layernorm", hidden)
             for name in MORE_NORMS.get(config["model_type"], ()):
                 self.norm(f"{layer}.{name}", hidden)
+            if config["model_type"] == "gemma4_text":
+                self.gemma4_rest(layer)
             if config["model_type"] in ("mixtral", "granitemoe", "minimax_m2"):
                 self.mixtral_experts(f"{layer}.block_sparse_moe")
             elif config["model_type"] == "llama4_text":
                 self.llama4_ffn(f"{layer}.feed_forward", i)
             elif config["model_type"] == "gpt_oss":
                 self.gpt_oss_experts(f"{layer}.mlp")
-            elif has_experts(config, i):
+            elif has_experts(config, i) and config["model_type"] != "gemma4_text":
                 self.experts(f"{layer}.mlp")
             else:
                 self.ffn(f"{layer}.mlp", config["intermediate_size"])

@@ -64,6 +64,13 @@ GEMMA3 = {"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "
           "head_dim": 256, "rms_norm_eps": 1e-6, "rope_theta": 1000000, "rope_local_base_freq": 10000,
           "sliding_window_pattern": 6, "tie_word_embeddings": True}
 
+# The text part alone. layer_types: every sixth layer, and the last, has no window.
+GEMMA4 = {"architectures": ["Gemma4ForCausalLM"], "model_type": "gemma4_text", "attention_bias": False,
+          "hidden_activation": "gelu_pytorch_tanh", "bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0,
+          "head_dim": 256, "global_head_dim": 512, "rms_norm_eps": 1e-6, "tie_word_embeddings": True,
+          "final_logit_softcapping": 30.0, "vocab_size": 262144, "max_position_embeddings": 262144,
+          "attention_k_eq_v": True, "hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0}
+
 MISTRAL_YARN = {"rope_type": "yarn", "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
                 "llama_4_scaling_beta": 0.1}
 
@@ -190,6 +197,17 @@ PRESETS = {
                     "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128, "sliding_window": 1024,
                     "max_position_embeddings": 131072, "query_pre_attn_scalar": 168, "vocab_size": 262208,
                     "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+    "gemma-4-31b": {**GEMMA4, "hidden_size": 5376, "intermediate_size": 21504, "num_hidden_layers": 60,
+                    "num_attention_heads": 32, "num_key_value_heads": 16, "num_global_key_value_heads": 4,
+                    "sliding_window": 1024},
+    "gemma-4-26b-a4b": {**GEMMA4, "hidden_size": 2816, "intermediate_size": 2112, "num_hidden_layers": 30,
+                        "num_attention_heads": 16, "num_key_value_heads": 8, "num_global_key_value_heads": 2,
+                        "sliding_window": 1024, "enable_moe_block": True, "num_experts": 128, "top_k_experts": 8,
+                        "moe_intermediate_size": 704},
+    "gemma-4-e4b": {**GEMMA4, "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 42,
+                    "num_attention_heads": 8, "num_key_value_heads": 2, "sliding_window": 512,
+                    "max_position_embeddings": 131072, "attention_k_eq_v": False, "num_kv_shared_layers": 18,
+                    "hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144},
     "gpt-oss-20b": {**GPT_OSS, "num_hidden_layers": 24, "num_local_experts": 32},
     "gpt-oss-120b": {**GPT_OSS, "num_hidden_layers": 36, "num_local_experts": 128},
     "ernie-4.5-0.3b": {"architectures": ["Ernie4_5ForCausalLM"], "model_type": "ernie4_5", "hidden_act": "silu",

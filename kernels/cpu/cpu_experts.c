@@ -90,7 +90,8 @@ static void choose(const yk_route_args *a, const float *logits, int32_t *choices
   }
   if (spec->normalise)
     for (int32_t j = 0; j < spec->top_k; j++) weights[j] /= sum + 1e-20f;
-  for (int32_t j = 0; j < spec->top_k; j++) weights[j] *= spec->scale;
+  for (int32_t j = 0; j < spec->top_k; j++)
+    weights[j] *= spec->scale * (a->expert_scales ? a->expert_scales[choices[j]] : 1.0f);
 }
 
 static void choose_rows(void *context, int thread, int64_t begin, int64_t end)

@@ -137,6 +137,21 @@ static yk_status read_gpt_oss(yk_json root, const char *file, yk_model_config *c
   return read_mixtral(root, file, config, err);
 }
 
+/* Gemma 4: experts beside the FFN, in every layer or in none. */
+static yk_status read_gemma4(yk_json root, const char *file, yk_model_config *config, yk_err *err)
+{
+  yk_experts_config *x = &config->experts;
+  bool has_experts = false;
+  YK_TRY(yk_json_get_bool(root, file, "enable_moe_block", false, &has_experts, err));
+  if (!has_experts) return YK_OK;
+  YK_TRY(yk_json_get_i32(root, file, "num_experts", true, 1, YK_MAX_EXPERTS, &x->n_experts, err));
+  YK_TRY(read_top_k(root, file, "top_k_experts", x, err));
+  YK_TRY(yk_json_get_i32(root, file, "moe_intermediate_size", true, 1, YK_MAX_FFN, &x->ffn_size, err));
+  x->normalise = x->has_branches = true;
+  memset(x->layers, true, (size_t)config->n_layers * sizeof *x->layers);
+  return YK_OK;
+}
+
 /* Families whose class has 8 groups, which fit only one model. */
 static bool requires_groups(yk_model_family family)
 {
@@ -391,6 +406,8 @@ yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *co
   case YK_FAMILY_LLAMA4:
   case YK_FAMILY_LLAMA4_VL: return yk_hf_read_llama4_experts(root, file, config, err);
   case YK_FAMILY_MIXTRAL: return read_mixtral(root, file, config, err);
+  case YK_FAMILY_GEMMA4:
+  case YK_FAMILY_GEMMA4_VL: return read_gemma4(root, file, config, err);
   case YK_FAMILY_GPT_OSS: return read_gpt_oss(root, file, config, err);
   case YK_FAMILY_HUNYUAN_MOE: return read_hunyuan(root, file, config, err);
   case YK_FAMILY_GRANITE_MOE: return read_granite(root, file, config, err);

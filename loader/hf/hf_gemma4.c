@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "loader/hf/hf_parts.h"
-#include "loader/hf/hf_quant_parts.h"
 
 static const char overrides_key[] = "per_layer_config", shared_key[] = "num_kv_shared_layers";
 
@@ -101,22 +100,26 @@ static yk_status read_shared(yk_json root, const char *file, yk_model_config *co
   return YK_OK;
 }
 
-static yk_status refuse_later(yk_json root, const char *file, yk_err *err)
+/* Embeddings of each layer, of the ids of the vocabulary. */
+static yk_status read_layer_inputs(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
-  int32_t n = 256; /* the class default */
-  YK_TRY(yk_hf_require_unset(root, file, "enable_moe_block", err));
-  YK_TRY(yk_json_get_i32(root, file, "hidden_size_per_layer_input", false, 0, YK_MAX_HIDDEN, &n, err));
-  if (n == 0) return YK_OK;
-  return yk_err_set(err, YK_E_UNSUPPORTED,
-                    "%s: hidden_size_per_layer_input %d (embeddings of each layer) is not supported; supported: 0",
-                    file, n);
+  static const char vocab_key[] = "vocab_size_per_layer_input";
+  int32_t vocab_size = 262144;
+  config->layer_input_size = 256; /* the class default, like the one before */
+  YK_TRY(yk_json_get_i32(root, file, "hidden_size_per_layer_input", false, 0, YK_MAX_HIDDEN, &config->layer_input_size,
+                         err));
+  if (config->layer_input_size == 0) return YK_OK;
+  YK_TRY(yk_json_get_i32(root, file, vocab_key, false, 1, YK_MAX_VOCAB, &vocab_size, err));
+  if (vocab_size == config->vocab_size) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: %s %d is not supported; supported: vocab_size %d", file, vocab_key,
+                    vocab_size, config->vocab_size);
 }
 
 yk_status yk_hf_read_gemma4_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   if (!yk_family_is_gemma4(config->family)) return YK_OK;
   config->window_tokens[config->n_layers - 1] = 0; /* the class sees to that */
-  YK_TRY(refuse_later(root, file, err));
+  YK_TRY(read_layer_inputs(root, file, config, err));
   YK_TRY(check_overrides(root, config, err));
   return read_shared(root, file, config, err);
 }

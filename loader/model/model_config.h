@@ -184,6 +184,9 @@ typedef struct yk_experts_config {
   bool normalise;
   bool weighs_inputs; /* weights multiply the inputs of experts, not their results */
   float scale;
+  /* Beside the experts, layers with experts have their dense FFN. Each of the two results has a norm, and so have the
+   * experts' inputs and the router's, all of the residual; each expert has a factor of its weight. */
+  bool has_branches;
   bool layers[YK_MAX_LAYERS]; /* [n_layers] whether a layer has experts */
 } yk_experts_config;
 
@@ -257,6 +260,7 @@ typedef struct yk_model_config {
   yk_attention_widths local;  /* of layers with a window; head_dim 0: as of the others */
   int32_t n_kv_shared_layers; /* last layers, which read the cache of the last layer of their kind before them */
   bool values_are_keys;       /* values of layers without a window are their keys before norm and rotation */
+  int32_t layer_input_size;   /* elements of the embedding that each layer has of each token; 0: none */
   yk_latent_config latent;
   int32_t max_position_embeddings;
   int32_t max_model_tokens; /* longest context: max_position_embeddings, or the context extended by rope scaling */

@@ -17,11 +17,22 @@ static const name_table llama_table = {
     .names = {[YK_ROLE_EMBEDDING] = "model.embed_tokens",
               [YK_ROLE_FINAL_NORM] = "model.norm",
               [YK_ROLE_LM_HEAD] = "lm_head",
+              [YK_ROLE_LAYER_EMBEDDING] = "model.embed_tokens_per_layer",
+              [YK_ROLE_LAYER_INPUTS] = "model.per_layer_model_projection",
+              [YK_ROLE_LAYER_INPUTS_NORM] = "model.per_layer_projection_norm",
               [YK_ROLE_ATTENTION_NORM] = "input_layernorm",
               [YK_ROLE_FFN_NORM] = "post_attention_layernorm",
               [YK_ROLE_ATTENTION_RESULT_NORM] = "post_attention_layernorm",
               [YK_ROLE_FFN_RESULT_NORM] = "post_feedforward_layernorm",
               [YK_ROLE_LAYER_SCALAR] = "layer_scalar",
+              [YK_ROLE_INPUT_GATE] = "per_layer_input_gate",
+              [YK_ROLE_INPUT_DOWN] = "per_layer_projection",
+              [YK_ROLE_INPUT_RESULT_NORM] = "post_per_layer_input_norm",
+              [YK_ROLE_DENSE_RESULT_NORM] = "post_feedforward_layernorm_1",
+              [YK_ROLE_EXPERTS_NORM] = "pre_feedforward_layernorm_2",
+              [YK_ROLE_EXPERTS_RESULT_NORM] = "post_feedforward_layernorm_2",
+              [YK_ROLE_ROUTER_SCALE] = "router.scale",
+              [YK_ROLE_EXPERT_SCALES] = "router.per_expert_scale",
               [YK_ROLE_Q] = "self_attn.q_proj",
               [YK_ROLE_K] = "self_attn.k_proj",
               [YK_ROLE_V] = "self_attn.v_proj",
@@ -183,6 +194,15 @@ static const name_table llama4_table = {
               [YK_ROLE_EXPERT_DOWN] = "feed_forward.experts.#.down_proj"},
 };
 
+static const name_table gemma4_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_FFN_NORM] = "pre_feedforward_layernorm",
+              [YK_ROLE_ROUTER] = "router.proj",
+              [YK_ROLE_EXPERT_GATE] = "experts.#.gate_proj",
+              [YK_ROLE_EXPERT_UP] = "experts.#.up_proj",
+              [YK_ROLE_EXPERT_DOWN] = "experts.#.down_proj"},
+};
+
 static const name_table gpt_oss_table = {
     .layer_prefix = "model.layers.",
     .names = {[YK_ROLE_ROUTER] = "mlp.router",
@@ -218,9 +238,9 @@ static const name_table *table_of(yk_model_family family)
   case YK_FAMILY_HUNYUAN_MOE: return &hunyuan_table;
   case YK_FAMILY_ERNIE4_5_MOE: return &ernie4_5_moe_table;
   case YK_FAMILY_GEMMA3:
-  case YK_FAMILY_GEMMA3_VL:
+  case YK_FAMILY_GEMMA3_VL: return &gemma_table;
   case YK_FAMILY_GEMMA4:
-  case YK_FAMILY_GEMMA4_VL: return &gemma_table;
+  case YK_FAMILY_GEMMA4_VL: return &gemma4_table;
   case YK_FAMILY_GPT_OSS: return &gpt_oss_table;
   case YK_FAMILY_LLAMA4:
   case YK_FAMILY_LLAMA4_VL: return &llama4_table;
@@ -347,7 +367,15 @@ bool yk_weight_is_linear(yk_weight_role role)
   case YK_ROLE_FFN_NORM:
   case YK_ROLE_ATTENTION_RESULT_NORM:
   case YK_ROLE_FFN_RESULT_NORM:
+  case YK_ROLE_LAYER_EMBEDDING:
+  case YK_ROLE_LAYER_INPUTS_NORM:
   case YK_ROLE_LAYER_SCALAR:
+  case YK_ROLE_INPUT_RESULT_NORM:
+  case YK_ROLE_DENSE_RESULT_NORM:
+  case YK_ROLE_EXPERTS_NORM:
+  case YK_ROLE_EXPERTS_RESULT_NORM:
+  case YK_ROLE_ROUTER_SCALE:
+  case YK_ROLE_EXPERT_SCALES:
   case YK_ROLE_Q_NORM:
   case YK_ROLE_K_NORM:
   case YK_ROLE_SINKS:
@@ -386,6 +414,9 @@ static bool is_in_attention(const yk_model_config *config, yk_weight_role role, 
   case YK_ROLE_Q_NORM: return has_norms;
   case YK_ROLE_K_NORM: return has_norms && yk_model_config_kv_layer(config, layer) == layer;
   case YK_ROLE_LAYER_SCALAR: return config->layer_scalars;
+  case YK_ROLE_INPUT_GATE:
+  case YK_ROLE_INPUT_DOWN:
+  case YK_ROLE_INPUT_RESULT_NORM: return config->layer_input_size > 0;
   case YK_ROLE_ATTENTION_RESULT_NORM: return config->result_norms;
   case YK_ROLE_SINKS: return config->attention_sinks;
   case YK_ROLE_Q: return config->latent.q_rank == 0 && is_attention;
@@ -429,9 +460,14 @@ static bool is_in_ffn(const yk_model_config *config, yk_weight_role role, int la
   switch (role) {
   case YK_ROLE_FFN_NORM: return true;
   case YK_ROLE_FFN_RESULT_NORM: return config->result_norms;
-  case YK_ROLE_GATE: return !has_experts && is_gated;
+  case YK_ROLE_DENSE_RESULT_NORM:
+  case YK_ROLE_EXPERTS_NORM:
+  case YK_ROLE_EXPERTS_RESULT_NORM:
+  case YK_ROLE_ROUTER_SCALE:
+  case YK_ROLE_EXPERT_SCALES: return has_experts && x->has_branches;
+  case YK_ROLE_GATE: return (!has_experts || x->has_branches) && is_gated;
   case YK_ROLE_UP:
-  case YK_ROLE_DOWN: return !has_experts;
+  case YK_ROLE_DOWN: return !has_experts || x->has_branches;
   case YK_ROLE_EXPERT_GATE: return has_experts && is_gated;
   case YK_ROLE_ROUTER:
   case YK_ROLE_EXPERT_UP:
@@ -538,6 +574,9 @@ static yk_weight_module own_of(const yk_model_config *c, yk_weight_role role, in
                 ffn = yk_model_config_has_reader_ffn(c, layer) ? c->reader_ffn_size : c->ffn_size;
   switch (role) {
   case YK_ROLE_LM_HEAD: return matrix(c->hidden_size, c->vocab_size, false);
+  case YK_ROLE_LAYER_INPUTS: return matrix(c->hidden_size, (int64_t)c->n_layers * c->layer_input_size, false);
+  case YK_ROLE_INPUT_GATE: return matrix(c->hidden_size, c->layer_input_size, false);
+  case YK_ROLE_INPUT_DOWN: return matrix(c->layer_input_size, c->hidden_size, false);
   case YK_ROLE_Q: return matrix(c->hidden_size, q_width * (c->attention_gates ? 2 : 1), c->qkv_bias);
   case YK_ROLE_K:
   case YK_ROLE_V: return matrix(c->hidden_size, kv_width, c->qkv_bias);

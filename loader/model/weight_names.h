@@ -10,11 +10,22 @@ typedef enum yk_weight_role {
   YK_ROLE_EMBEDDING,             /* matrix [vocab, hidden] */
   YK_ROLE_FINAL_NORM,            /* vector [hidden] */
   YK_ROLE_LM_HEAD,               /* linear hidden -> vocab; missing if tied */
+  YK_ROLE_LAYER_EMBEDDING,       /* matrix [vocab, layers * layer_input_size]; families with layer_input_size */
+  YK_ROLE_LAYER_INPUTS,          /* linear hidden -> layers * layer_input_size; likewise */
+  YK_ROLE_LAYER_INPUTS_NORM,     /* vector [layer_input_size]; likewise */
   YK_ROLE_ATTENTION_NORM,        /* vector [hidden]; this and the following roles: one per layer */
   YK_ROLE_FFN_NORM,              /* vector [hidden] */
   YK_ROLE_ATTENTION_RESULT_NORM, /* vector [hidden]; families with result_norms */
   YK_ROLE_FFN_RESULT_NORM,       /* vector [hidden] */
   YK_ROLE_LAYER_SCALAR,          /* vector [1], a tensor without a suffix; families with layer_scalars */
+  YK_ROLE_INPUT_GATE,            /* linear hidden -> layer_input_size; this and the next two: with layer_input_size */
+  YK_ROLE_INPUT_DOWN,            /* linear layer_input_size -> hidden */
+  YK_ROLE_INPUT_RESULT_NORM,     /* vector [hidden] */
+  YK_ROLE_DENSE_RESULT_NORM,     /* vector [hidden]; this and the following four: mixtures with has_branches */
+  YK_ROLE_EXPERTS_NORM,          /* vector [hidden] */
+  YK_ROLE_EXPERTS_RESULT_NORM,   /* vector [hidden] */
+  YK_ROLE_ROUTER_SCALE,          /* vector [hidden], a tensor without a suffix */
+  YK_ROLE_EXPERT_SCALES,         /* vector [experts], a tensor without a suffix */
   YK_ROLE_Q,                     /* linear hidden -> heads * head_dim */
   YK_ROLE_K,                     /* linear hidden -> kv_heads * head_dim */
   YK_ROLE_V,                     /* linear hidden -> kv_heads * head_dim */
@@ -139,6 +150,8 @@ static inline bool yk_weight_is_bare(yk_weight_role role)
   case YK_ROLE_MAMBA_SKIP:
   case YK_ROLE_SINKS:
   case YK_ROLE_LAYER_SCALAR:
+  case YK_ROLE_ROUTER_SCALE:
+  case YK_ROLE_EXPERT_SCALES:
   case YK_ROLE_CHOICE_BIAS: return true;
   default: return false;
   }

@@ -7,7 +7,7 @@
 #include "kernels/gated_delta.h"
 #include "kernels/mamba.h"
 
-enum { MIN_GROUP = 16, MAX_GROUP = 1024, PACKED = 8, OTHERS = 3 };
+enum { MIN_GROUP = 16, MAX_GROUP = 1024, PACKED = 8, OTHERS = 6 };
 
 /* ---- Weights ----------------------------------------------------------------------------------------------------- */
 
@@ -25,6 +25,7 @@ static int64_t size_of_norm(const yk_model_config *config, const yk_weight_place
   case YK_ROLE_Q_NORM:
   case YK_ROLE_K_NORM: return yk_weight_head_norm_size(config, place->role, place->layer);
   case YK_ROLE_LAYER_SCALAR: return 1;
+  case YK_ROLE_LAYER_INPUTS_NORM: return config->layer_input_size;
   case YK_ROLE_Q_A_NORM: return config->latent.q_rank;
   case YK_ROLE_KV_A_NORM: return config->latent.kv_rank;
   case YK_ROLE_DELTA_A_LOG:
@@ -36,6 +37,7 @@ static int64_t size_of_norm(const yk_model_config *config, const yk_weight_place
   case YK_ROLE_MAMBA_NORM: return yk_mamba_config_width(&config->mamba);
   case YK_ROLE_MAMBA_CONV: return YK_MAMBA_TAPS * yk_mamba_config_channels(&config->mamba);
   case YK_ROLE_MAMBA_CONV_BIAS: return yk_mamba_config_channels(&config->mamba);
+  case YK_ROLE_EXPERT_SCALES:
   case YK_ROLE_CHOICE_BIAS: return config->experts.n_experts;
   case YK_ROLE_DELTA_CONV: return YK_DELTA_TAPS * yk_delta_config_channels(&config->delta);
   default: return config->hidden_size;
@@ -107,7 +109,15 @@ static yk_status add_layer(yk_convert_source *s, int32_t layer, yk_err *err)
                                          YK_ROLE_O,
                                          YK_ROLE_ATTENTION_RESULT_NORM,
                                          YK_ROLE_FFN_RESULT_NORM,
+                                         YK_ROLE_INPUT_GATE,
+                                         YK_ROLE_INPUT_DOWN,
+                                         YK_ROLE_INPUT_RESULT_NORM,
                                          YK_ROLE_LAYER_SCALAR,
+                                         YK_ROLE_DENSE_RESULT_NORM,
+                                         YK_ROLE_EXPERTS_NORM,
+                                         YK_ROLE_EXPERTS_RESULT_NORM,
+                                         YK_ROLE_ROUTER_SCALE,
+                                         YK_ROLE_EXPERT_SCALES,
                                          YK_ROLE_DELTA_QKV,
                                          YK_ROLE_DELTA_Z,
                                          YK_ROLE_DELTA_B,
@@ -152,6 +162,18 @@ static yk_status add_layer(yk_convert_source *s, int32_t layer, yk_err *err)
   return yk_weight_is_in_layer(s->config, correction.role, layer) ? add_norm(s, &correction, err) : YK_OK;
 }
 
+/* The embeddings of each layer, and the projection to them. */
+static yk_status add_layer_inputs(yk_convert_source *s, yk_err *err)
+{
+  static const yk_weight_place embed = {.role = YK_ROLE_LAYER_EMBEDDING}, norm = {.role = YK_ROLE_LAYER_INPUTS_NORM},
+                               project = {.role = YK_ROLE_LAYER_INPUTS};
+  yk_convert_item *item = next(s, YK_CONVERT_MATRIX, &embed);
+  const int64_t width = (int64_t)s->config->n_layers * s->config->layer_input_size;
+  YK_TRY(yk_checkpoint_matrix(s->checkpoint, item->module, s->config->vocab_size, width, &item->weight, err));
+  YK_TRY(add_norm(s, &norm, err));
+  return add_linear(s, &project, err);
+}
+
 static yk_status add_all(yk_convert_source *s, yk_err *err)
 {
   static const yk_weight_place embed = {.role = YK_ROLE_EMBEDDING}, norm = {.role = YK_ROLE_FINAL_NORM},
@@ -163,6 +185,7 @@ static yk_status add_all(yk_convert_source *s, yk_err *err)
   yk_convert_item *embedding = next(s, YK_CONVERT_MATRIX, &embed);
   YK_TRY(
       yk_checkpoint_matrix(s->checkpoint, embedding->module, c->vocab_size, c->hidden_size, &embedding->weight, err));
+  if (c->layer_input_size > 0) YK_TRY(add_layer_inputs(s, err));
   for (int32_t layer = 0; layer < c->n_layers; layer++) YK_TRY(add_layer(s, layer, err));
   YK_TRY(add_norm(s, &norm, err));
   return c->tie_word_embeddings ? YK_OK : add_linear(s, &head, err);

@@ -139,7 +139,8 @@ static yk_status append_kept(const yk_convert_source *source, const yk_log *log,
   const char **quantised = kept + n;
   for (size_t i = 0; i < n; i++) {
     const yk_convert_item *item = &source->items[i];
-    bool is_linear = item->kind == YK_CONVERT_MATRIX && item->role != YK_ROLE_EMBEDDING;
+    bool is_linear =
+        item->kind == YK_CONVERT_MATRIX && item->role != YK_ROLE_EMBEDDING && item->role != YK_ROLE_LAYER_EMBEDDING;
     if (yk_convert_is_quantised(item))
       quantised[n_quantised++] = item->module;
     else if (is_linear && item->role != YK_ROLE_LM_HEAD)

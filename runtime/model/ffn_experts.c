@@ -17,6 +17,7 @@
 struct yk_sublayer {
   yk_linear *router;                 /* float32 outputs */
   float *choice_bias;                /* [n_experts] or NULL */
+  float *expert_scales;              /* likewise */
   yk_linear *gate_up, *down;         /* one matrix per expert of the rank; NULL on a rank without experts */
   yk_linear *latent_in, *latent_out; /* of latent experts; NULL as gate_up */
   yk_gated_ffn shared;
@@ -189,7 +190,7 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   out->scratch =
       yk_repack_mixture_scratch_bytes(dev, &sizes, has_experts ? &p.gate_up : NULL, has_experts ? &p.down : NULL);
   out->weights += yk_repack_bytes(dev, &router);
-  if (x->has_choice_bias) out->weights += x->n_experts * (int64_t)sizeof(float);
+  out->weights += (x->has_choice_bias + x->has_branches) * x->n_experts * (int64_t)sizeof(float);
   if (source->share.rank == 0) out->weights += x->n_experts * (int64_t)sizeof(int64_t);
   if (!has_experts) return YK_OK;
   if (has_latent(source)) {
@@ -263,6 +264,11 @@ static yk_status load_router(const yk_rank_loader *loader, int32_t layer, yk_sub
     YK_TRY(yk_checkpoint_vector(source->checkpoint, YK_ROLE_CHOICE_BIAS, layer, x->n_experts, &bias, err));
     YK_TRY(yk_rank_load_floats(loader, &bias, &experts->choice_bias, err));
   }
+  if (x->has_branches) {
+    yk_vector_view scales;
+    YK_TRY(yk_checkpoint_vector(source->checkpoint, YK_ROLE_EXPERT_SCALES, layer, x->n_experts, &scales, err));
+    YK_TRY(yk_rank_load_floats(loader, &scales, &experts->expert_scales, err));
+  }
   if (source->share.rank == 0) YK_TRY(yk_rank_alloc(loader, (size_t)x->n_experts * sizeof(int64_t), &counts, err));
   experts->counts = counts;
   return YK_OK;
@@ -280,6 +286,7 @@ static yk_status create_mixture(const yk_rank_loader *loader, const yk_mixture_s
                                 .shared_gate_up = experts->shared.gate_up,
                                 .shared_down = experts->shared.down.linear,
                                 .choice_bias = experts->choice_bias,
+                                .expert_scales = experts->expert_scales,
                                 .counts = experts->counts,
                                 .is_first_rank = loader->source.share.rank == 0};
   return loader->dev->ops->mixture_create(loader->dev, &spec, &experts->mixture, err);
@@ -313,6 +320,7 @@ static void destroy(yk_device *dev, yk_sublayer *experts)
   dev->ops->linear_destroy(dev, experts->latent_in);
   dev->ops->linear_destroy(dev, experts->latent_out);
   dev->ops->free(dev, experts->choice_bias);
+  dev->ops->free(dev, experts->expert_scales);
   dev->ops->free(dev, experts->counts);
   yk_gated_ffn_destroy(dev, &experts->shared);
   free(experts);
@@ -364,6 +372,7 @@ static yk_status forward(const yk_sublayer *e, yk_sublayer_step *s, yk_err *err)
   const yk_mixture_host follower = {.user = &h, .begin = begin, .all_reduce = all_reduce};
   const yk_mixture_args args = {.x = &s->x,
                                 .y = &s->y,
+                                .router_x = s->router_x,
                                 .kv_slots = s->batch->kv_slots,
                                 .n_rows = s->batch->n_tokens,
                                 .scratch = s->scratch,

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/checked.h"
+
 typedef struct layer_kinds {
   const yk_sublayer_kind *attention, *ffn;
 } layer_kinds;
@@ -14,10 +16,25 @@ static layer_kinds kinds_of(const yk_model_config *config, int32_t layer)
                                     : config->mamba.layers[layer] ? &yk_attention_mamba
                                     : config->latent.kv_rank > 0  ? &yk_attention_latent
                                                                   : &yk_attention_grouped,
-                       .ffn = config->experts.layers[layer] ? &yk_ffn_experts : &yk_ffn_dense};
+                       .ffn = !config->experts.layers[layer] ? &yk_ffn_dense
+                              : config->experts.has_branches ? &yk_ffn_branches
+                                                             : &yk_ffn_experts};
   if (config->parts[layer] == YK_LAYER_FFN_ALONE) kinds.attention = NULL;
   if (config->parts[layer] == YK_LAYER_ATTENTION_ALONE) kinds.ffn = NULL;
   return kinds;
+}
+
+/* Adds the part behind the FFN, which has the FFN's scratch. */
+static yk_status measure_input(const yk_rank_source *source, int32_t layer, yk_layer_bytes *out, yk_err *err)
+{
+  yk_sublayer_bytes input;
+  YK_TRY(yk_layer_input.measure(source, layer, &input, err));
+  out->norms += source->config->hidden_size * (int64_t)yk_dtype_bytes(source->dev.dtype);
+  out->ffn.weights += input.weights;
+  out->ffn.n_unkept += input.n_unkept;
+  out->ffn.n_float_inputs += input.n_float_inputs;
+  out->ffn.scratch = yk_max_i64(out->ffn.scratch, input.scratch);
+  return YK_OK;
 }
 
 yk_status yk_layer_measure(const yk_rank_source *source, int32_t layer, yk_layer_bytes *out, yk_err *err)
@@ -27,7 +44,8 @@ yk_status yk_layer_measure(const yk_rank_source *source, int32_t layer, yk_layer
   const int64_t n_norms = (c->result_norms ? 2 : 1) * (int64_t)(!!kinds.attention + !!kinds.ffn);
   *out = (yk_layer_bytes){.norms = n_norms * c->hidden_size * (int64_t)yk_dtype_bytes(source->dev.dtype)};
   if (kinds.attention) YK_TRY(kinds.attention->measure(source, layer, &out->attention, err));
-  return kinds.ffn ? kinds.ffn->measure(source, layer, &out->ffn, err) : YK_OK;
+  if (kinds.ffn) YK_TRY(kinds.ffn->measure(source, layer, &out->ffn, err));
+  return c->layer_input_size > 0 ? measure_input(source, layer, out, err) : YK_OK;
 }
 
 static yk_status load_norm(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, void **out, yk_err *err)
@@ -73,7 +91,10 @@ yk_status yk_layer_load(const yk_rank_loader *loader, int32_t layer, yk_layer *o
   YK_TRY(load_norms(loader, layer, out, err));
   YK_TRY(load_gain(loader, layer, out, err));
   if (kinds.attention) YK_TRY(kinds.attention->load(loader, layer, &out->attention, err));
-  return kinds.ffn ? kinds.ffn->load(loader, layer, &out->ffn, err) : YK_OK;
+  if (kinds.ffn) YK_TRY(kinds.ffn->load(loader, layer, &out->ffn, err));
+  if (loader->source.config->layer_input_size == 0) return YK_OK;
+  YK_TRY(load_norm(loader, YK_ROLE_INPUT_RESULT_NORM, layer, &out->input_result_w, err));
+  return yk_layer_input.load(loader, layer, &out->input, err);
 }
 
 void yk_layer_destroy(yk_device *dev, yk_layer *layer)
@@ -82,8 +103,10 @@ void yk_layer_destroy(yk_device *dev, yk_layer *layer)
   dev->ops->free(dev, layer->post_norm.w);
   dev->ops->free(dev, layer->attention_result_w);
   dev->ops->free(dev, layer->ffn_result_w);
+  dev->ops->free(dev, layer->input_result_w);
   if (layer->attention) layer->attention_kind->destroy(dev, layer->attention);
   if (layer->ffn) layer->ffn_kind->destroy(dev, layer->ffn);
+  if (layer->input) yk_layer_input.destroy(dev, layer->input);
 }
 
 yk_status yk_sublayer_normalise(yk_sublayer_step *s, yk_err *err)

@@ -27,7 +27,7 @@ typedef struct yk_sublayer_bytes {
 
 typedef struct yk_layer_bytes {
   int64_t norms;
-  yk_sublayer_bytes attention, ffn;
+  yk_sublayer_bytes attention, ffn; /* ffn: with the part that adds the layer's embeddings */
 } yk_layer_bytes;
 
 /* Inputs and outputs of a sublayer's forward. */
@@ -41,7 +41,12 @@ typedef struct yk_sublayer_step {
   const float *rope;       /* f32 device [max_model_tokens, 2, head_dim / 2], cos then sin */
   const float *local_rope; /* the same for layers with a window, of their head_dim; NULL: rope */
   const yk_batch *batch;
-  yk_normed x;      /* n_tokens rows; if the first operation does not normalise, call yk_sublayer_normalise before */
+  yk_normed x; /* n_tokens rows; if the first operation does not normalise, call yk_sublayer_normalise before */
+  const struct yk_layer_inputs *layer_inputs; /* embeddings of the step's rows (layer_inputs.h) */
+  const void *router_x; /* act [n_tokens, hidden] rows that a mixture's router reads in place of x; NULL: x */
+  /* Set by a forward whose result is complete on every rank, so that nothing is left to sum: the rows act [n_tokens,
+   * hidden], in place of y. */
+  void *complete;
   yk_partial y;     /* the result; state ROWS, rows act [n_tokens, hidden]; must not alias x or scratch */
   void *scratch;    /* bytes as measured */
   void *kv_staging; /* staging pages: kv_staging_per_block times the number of blocks; NULL if no layer needs any */
@@ -72,6 +77,8 @@ extern const yk_sublayer_kind yk_attention_delta;   /* attention_delta.c */
 extern const yk_sublayer_kind yk_attention_mamba;   /* attention_mamba.c */
 extern const yk_sublayer_kind yk_ffn_dense;         /* ffn_dense.c */
 extern const yk_sublayer_kind yk_ffn_experts;       /* ffn_experts.c */
+extern const yk_sublayer_kind yk_ffn_branches;      /* ffn_branches.c */
+extern const yk_sublayer_kind yk_layer_input;       /* layer_input.c, behind the FFN; its y is added too */
 
 typedef struct yk_layer yk_layer;
 
@@ -82,11 +89,12 @@ typedef struct yk_layer_norm {
 } yk_layer_norm;
 
 struct yk_layer {
-  yk_layer_norm input_norm, post_norm;     /* before the first sublayer, and before the second, if there are two */
-  void *attention_result_w, *ffn_result_w; /* norms of the sublayers' results: act [hidden] or NULL */
-  const yk_sublayer_kind *attention_kind, *ffn_kind; /* one may be NULL: the layer lacks that sublayer */
+  yk_layer_norm input_norm, post_norm; /* before the first sublayer, and before the second, if there are two */
+  void *attention_result_w, *ffn_result_w, *input_result_w; /* norms of the sublayers' results: act [hidden] or NULL */
+  const yk_sublayer_kind *attention_kind, *ffn_kind;        /* one may be NULL: the layer lacks that sublayer */
   yk_sublayer *attention, *ffn;
-  float gain; /* factor on the residual after the layer; 0: none */
+  yk_sublayer *input; /* of the kind yk_layer_input; NULL: the layer has no embeddings */
+  float gain;         /* factor on the residual after the layer; 0: none */
 };
 
 /* yk_layer_measure - bytes of the norms and both sublayers. Reads no weights. Errors: those of the checkpoint. */

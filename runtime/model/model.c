@@ -38,6 +38,11 @@ static yk_status reduce(yk_model *m, yk_sublayer_step *s, const addition *a, yk_
                      .gain = a->gain,
                      .eps = m->eps};
   s->y.state = YK_PARTIAL_ROWS;
+  if (s->complete) {
+    s->x.partial = (yk_partial){.rows = s->complete};
+    s->complete = NULL;
+    return YK_OK;
+  }
   if (yk_comm_leaves_norm(m->comm)) return YK_OK;
   const yk_all_reduce_add_norm_args args = {.partial = s->x.partial,
                                             .residual = s->x.residual,
@@ -55,9 +60,23 @@ static yk_status reduce(yk_model *m, yk_sublayer_step *s, const addition *a, yk_
   return YK_OK;
 }
 
+/* The embeddings of a layer, behind its FFN. index: among the stage's layers. */
+static yk_status add_layer_input(yk_model *m, yk_sublayer_step *s, int32_t index, yk_err *err)
+{
+  const yk_layer *layer = &m->layers[index];
+  const addition after = {.name = "all-reduce after embeddings of the layer",
+                          .alpha = m->residual_scale,
+                          .gain = layer->gain,
+                          .result_w = layer->input_result_w,
+                          .norm = next_norm(m, index)};
+  YK_TRY(yk_layer_input.forward(layer->input, s, err));
+  return reduce(m, s, &after, err);
+}
+
 /* index: among the stage's layers. */
 static yk_status run_layer(yk_model *m, yk_sublayer_step *s, int32_t index, yk_err *err)
 {
+  static const yk_layer_norm no_norm = {.reader = YK_READER_GEMM};
   const yk_layer *layer = &m->layers[index];
   const addition after_attention = {.name = "all-reduce after attention",
                                     .alpha = m->residual_scale,
@@ -66,9 +85,9 @@ static yk_status run_layer(yk_model *m, yk_sublayer_step *s, int32_t index, yk_e
                                     .norm = layer->ffn_kind ? &layer->post_norm : next_norm(m, index)};
   const addition after_ffn = {.name = "all-reduce after FFN",
                               .alpha = m->residual_scale,
-                              .gain = layer->gain,
+                              .gain = layer->input ? 0 : layer->gain,
                               .result_w = layer->ffn_result_w,
-                              .norm = next_norm(m, index)};
+                              .norm = layer->input ? &no_norm : next_norm(m, index)};
   s->layer = m->first_layer + index;
   if (layer->attention_kind) {
     s->scratch = m->act.attention_scratch;
@@ -78,7 +97,8 @@ static yk_status run_layer(yk_model *m, yk_sublayer_step *s, int32_t index, yk_e
   if (!layer->ffn_kind) return YK_OK;
   s->scratch = m->act.ffn_scratch;
   YK_TRY(layer->ffn_kind->forward(layer->ffn, s, err));
-  return reduce(m, s, &after_ffn, err);
+  YK_TRY(reduce(m, s, &after_ffn, err));
+  return layer->input ? add_layer_input(m, s, index, err) : YK_OK;
 }
 
 /* One rank holds a row of the embedding; the others contribute zeros. The sum is therefore exact and the same for any
@@ -291,6 +311,13 @@ static yk_status finish(yk_model *m, const yk_step *step, const int32_t *wanted_
   return YK_OK;
 }
 
+/* The embeddings of each layer, once those of the tokens are complete. */
+static yk_status embed_layers(yk_model *m, yk_sublayer_step *s, yk_err *err)
+{
+  YK_TRY(yk_sublayer_normalise(s, err));
+  return yk_layer_inputs_run(&m->layer_inputs, s, m->act.residual, err);
+}
+
 /* Leaves the rows of the final norm in m->act.normed, or, before the last stage, those for the next stage in
  * m->act.residual. */
 static yk_status run_layers(yk_model *m, const yk_batch *batch, yk_err *err)
@@ -304,9 +331,11 @@ static yk_status run_layers(yk_model *m, const yk_batch *batch, yk_err *err)
                         .rope = m->rope,
                         .local_rope = m->local_rope,
                         .batch = batch,
+                        .layer_inputs = &m->layer_inputs,
                         .y = {.rows = m->act.partial},
                         .kv_staging = m->act.kv_staging};
   YK_TRY(m->is_first_stage ? embed(m, &s, err) : enter_stage(m, &s, err));
+  if (m->layer_inputs.size > 0) YK_TRY(embed_layers(m, &s, err));
   for (int32_t i = 0; i < m->n_layers; i++) YK_TRY(run_layer(m, &s, i, err));
   s.layer = YK_OUTSIDE_LAYERS;
   return yk_sublayer_normalise(&s, err);

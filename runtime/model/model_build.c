@@ -13,7 +13,8 @@
 /* ---- Sizes: one table serves planning and building -------------------------------------------------------------- */
 
 typedef struct buffer_sizes {
-  size_t step, residual, normed, partial, attention_scratch, ffn_scratch, wanted, logits, rope, local_rope, timestamps;
+  size_t step, residual, normed, partial, attention_scratch, ffn_scratch, layer_inputs, wanted, logits, rope,
+      local_rope, timestamps;
 } buffer_sizes;
 
 typedef struct sizes {
@@ -98,6 +99,12 @@ static yk_status measure(const yk_rank_source *source, sizes *out, yk_err *err)
 {
   *out = (sizes){.buffers = common_buffers(source), .weights = needs_embedding(source) ? embedding_bytes(source) : 0};
   if (source->share.is_last_stage) YK_TRY(measure_head(source, out, err));
+  yk_sublayer_bytes inputs;
+  YK_TRY(yk_layer_inputs_measure(source, &inputs, err));
+  out->weights += inputs.weights;
+  out->n_unkept += inputs.n_unkept;
+  out->n_float_inputs += inputs.n_float_inputs;
+  out->buffers.layer_inputs = (size_t)inputs.scratch;
   for (int32_t i = (int32_t)source->share.layers.begin; i < source->share.layers.end; i++) {
     yk_layer_bytes layer;
     YK_TRY(yk_layer_measure(source, i, &layer, err));
@@ -170,6 +177,10 @@ static yk_status make_source(const yk_checkpoint *checkpoint, const yk_model_lim
         "cpu) run them, and weights with the adapter merged into them run everywhere",
         dev->abilities->name);
   if (place->n_stages == 1) return YK_OK;
+  if (out->config->layer_input_size > 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "pipeline stages: embeddings of each layer (hidden_size_per_layer_input) are not supported in "
+                      "several stages; one stage with more ranks (--tp) runs the model");
   const yk_rank_source first_rank = source_of(checkpoint, limits, dev, 0, place->n_ranks);
   int64_t *layers = calloc((size_t)out->config->n_layers, sizeof *layers);
   if (!layers) return yk_err_set(err, YK_E_NOMEM, "no memory to divide %d layers", out->config->n_layers);
@@ -197,7 +208,7 @@ yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limit
                            .n_float_inputs = s.n_float_inputs,
                            .workspace_bytes = (int64_t)(b->step + b->residual + b->normed + b->partial +
                                                         b->attention_scratch + b->ffn_scratch + b->wanted + b->logits +
-                                                        b->rope + b->local_rope + b->timestamps),
+                                                        b->rope + b->local_rope + b->layer_inputs + b->timestamps),
                            .kv_bytes_per_block = s.kv_per_block + s.kv_staging_per_block,
                            .state_bytes_per_seq = s.state_per_seq};
   return YK_OK;
@@ -309,6 +320,7 @@ static yk_status build(yk_model *m, yk_rank_loader *loader, yk_err *err)
   if (needs_embedding(&loader->source)) YK_TRY(yk_rank_load_embedding(loader, &m->embedding, err));
   if (m->is_last_stage) YK_TRY(load_head(m, loader, err));
   for (int32_t i = 0; i < m->n_layers; i++) YK_TRY(yk_layer_load(loader, m->first_layer + i, &m->layers[i], err));
+  YK_TRY(yk_layer_inputs_load(loader, &m->layer_inputs, err));
   YK_TRY(build_activations(m, loader, err));
   if (m->dev->ops->graph_begin)
     YK_TRY(yk_decode_graphs_create((int32_t)yk_min_i64(limits->step.max_seqs, limits->step.max_tokens),
@@ -356,6 +368,7 @@ void yk_model_destroy(yk_model *model)
   yk_decode_graphs_destroy(model->graphs, dev);
   for (int32_t i = 0; model->layers && i < model->n_layers; i++) yk_layer_destroy(dev, &model->layers[i]);
   free(model->layers);
+  yk_layer_inputs_destroy(dev, &model->layer_inputs);
   yk_adapted_free(&model->adapted);
   if (model->lm_head) dev->ops->linear_destroy(dev, model->lm_head);
   void *const buffers[] = {model->embedding,     model->final_norm.w, model->rope,          a->step,

@@ -36,6 +36,8 @@ static void list_parts(const yk_model_config *c, const yk_device_abilities *devi
       {c->values_are_keys, device->kv_columns, "keys as values"},
       {c->n_kv_shared_layers > 0, device->kv_columns, "keys and values shared between layers"},
       {c->layer_scalars, device->residual_gain, "factors of layers"},
+      {c->experts.has_branches, device->expert_branches, "experts beside a dense FFN"},
+      {c->layer_input_size > 0, device->layer_inputs, "embeddings of each layer"},
       {c->logit_cap > 0, device->logit_caps, "a cap of logits"},
       {has_unrotated_layers(c), device->unrotated_layers, "layers without rotation"},
       {c->window_is_chunk, device->attention_chunks, "attention in chunks"},

@@ -5,6 +5,7 @@
 
 #include "model/decode_graph.h"
 #include "model/layer.h"
+#include "model/layer_inputs.h"
 #include "parallel/comm.h"
 
 /* Activations of one step; rows of max_tokens unless stated. act is the device's activation type. */
@@ -45,7 +46,8 @@ struct yk_model {
   float *rope;                           /* [max_model_tokens, 2, head_dim / 2] */
   float *local_rope;                     /* the same for layers with a window, of their head_dim; NULL: rope */
   yk_layer *layers;                      /* [n_layers] */
-  yk_adapted adapted;                    /* layers that adapters may change */
+  yk_layer_inputs layer_inputs;
+  yk_adapted adapted; /* layers that adapters may change */
   yk_model_family family;
   yk_activations act;
   float *rank_0_logits;     /* the first rank's act.logits, mapped for writes of this rank; NULL: logits are gathered */

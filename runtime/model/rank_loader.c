@@ -173,6 +173,46 @@ yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_er
   return YK_OK;
 }
 
+/* The rank's elements of n ids, from id first on, in the type of the file: to [n, layers, width]. */
+static void gather_layer_rows(const yk_rank_source *source, const yk_weight_view *view, int64_t first, int64_t n,
+                              char *to)
+{
+  const yk_range *layers = &source->share.layers, *input = &source->share.layer_input;
+  const size_t element_bytes = yk_dtype_bytes(view->dtype);
+  const size_t part_bytes = (size_t)yk_range_size(*input) * element_bytes;
+  for (int64_t id = first; id < first + n; id++)
+    for (int64_t layer = layers->begin; layer < layers->end; layer++, to += part_bytes) {
+      const int64_t element = id * view->k + layer * source->config->layer_input_size + input->begin;
+      memcpy(to, (const char *)view->plain + (size_t)element * element_bytes, part_bytes);
+    }
+}
+
+yk_status yk_rank_load_layer_embedding(const yk_rank_loader *loader, void **out, yk_err *err)
+{
+  enum { IDS = 256 };
+  const yk_rank_source *source = &loader->source;
+  const yk_weight_place place = {.role = YK_ROLE_LAYER_EMBEDDING};
+  const int64_t width = yk_range_size(source->share.layers) * yk_range_size(source->share.layer_input);
+  const int64_t vocab = source->config->vocab_size;
+  const size_t n_bytes = (size_t)(vocab * width) * yk_dtype_bytes(loader->dev->dtype);
+  yk_found_weight found;
+  if (width == 0) return YK_OK;
+  YK_TRY(yk_checkpoint_find(source->checkpoint, &place, &found, err));
+  YK_TRY(yk_rank_alloc(loader, n_bytes, out, err));
+  char *rows = malloc((size_t)(IDS * width) * yk_dtype_bytes(found.view.dtype));
+  if (!rows) return yk_err_set(err, YK_E_NOMEM, "no memory for %d rows of the embeddings of layers", IDS);
+  yk_status status = YK_OK;
+  for (int64_t id = 0; id < vocab && status == YK_OK; id += IDS) {
+    const int64_t n = yk_min_i64(IDS, vocab - id);
+    char *to = (char *)*out + (size_t)(id * width) * yk_dtype_bytes(loader->dev->dtype);
+    gather_layer_rows(source, &found.view, id, n, rows);
+    status = upload_converted(loader, to, found.view.dtype, rows, n * width, 0, 1, err);
+  }
+  free(rows);
+  report(loader, (int64_t)n_bytes);
+  return status;
+}
+
 yk_status yk_rank_load_linear(const yk_rank_loader *loader, const yk_linear_spec *spec, yk_linear **out, yk_err *err)
 {
   yk_linear_spec repacked;

@@ -44,6 +44,10 @@ yk_status yk_rank_upload_floats(const yk_rank_loader *loader, const float *float
  *   none. */
 yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_err *err);
 
+/* yk_rank_load_layer_embedding - the embeddings of the stage's layers, of each the elements share.layer_input, as act
+ *   [vocab, layers of the stage, size of layer_input]; NULL if that is empty. */
+yk_status yk_rank_load_layer_embedding(const yk_rank_loader *loader, void **out, yk_err *err);
+
 /* yk_rank_load_linear - a linear layer in the device's own form, after its parts are repacked.
  *   Errors: those of linear_create and yk_repack_layer. */
 yk_status yk_rank_load_linear(const yk_rank_loader *loader, const yk_linear_spec *spec, yk_linear **out, yk_err *err);

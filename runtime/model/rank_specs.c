@@ -40,6 +40,7 @@ yk_rank_share yk_rank_share_of(const yk_model_config *config, int rank, int n_ra
                          .q_heads = yk_shard_range(config->n_heads, 1, rank, n_ranks),
                          .mamba_groups = yk_shard_range(config->mamba.n_groups, 1, rank, n_ranks),
                          .ffn = ffn_share(config, YK_ROLE_DOWN, config->ffn_size, rank, n_ranks),
+                         .layer_input = ffn_share(config, YK_ROLE_INPUT_DOWN, config->layer_input_size, rank, n_ranks),
                          .reader_ffn = ffn_share(config, YK_ROLE_DOWN, config->reader_ffn_size, rank, n_ranks),
                          .delta_keys = yk_shard_range(config->delta.n_key_heads, 1, rank, n_ranks),
                          .vocab = yk_rank_vocab_of(config, rank, n_ranks)};

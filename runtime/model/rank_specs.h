@@ -29,6 +29,7 @@ typedef struct yk_rank_share {
   yk_range mamba_groups; /* of Mamba2, with their heads */
   yk_range ffn;          /* columns of gate and up, rows of down's K; yk_rank_ffn_of has those of a layer */
   yk_range reader_ffn;   /* of layers that read another layer's cache */
+  yk_range layer_input;  /* elements of each layer's embeddings */
   yk_range shared_ffn;   /* columns and rows of a shared expert */
   yk_range experts;      /* experts of each layer with experts; empty if expert_ffn is empty */
   yk_range expert_ffn;   /* columns and rows of each of those experts */

@@ -53,7 +53,7 @@ static bool can_fold(const yk_awq_scales *s, const yk_awq_inputs *inputs)
 {
   const yk_model_config *config = s->search.config;
   const yk_input_roles roles = yk_input_roles_of(config, inputs->layer, inputs->kind);
-  bool shares_values = config->latent.kv_rank == 0 && config->n_heads != config->n_kv_heads;
+  bool shares_values = config->latent.kv_rank == 0 && (config->value_norms || config->n_heads != config->n_kv_heads);
   if (inputs->kind == YK_INPUT_O && shares_values) return false;
   if (inputs->kind == YK_INPUT_EXPERT_DOWN && !is_reached(s, inputs->layer, inputs->expert)) return false;
   if (!roles.writer_is_norm && !are_quantised(s, inputs, roles.writer)) return false;
@@ -212,6 +212,9 @@ yk_status yk_awq_scales_check(const yk_checkpoint *checkpoint, const char *dir, 
                       "%s: method awq: one tensor of gate and up is not supported; supported: method rtn, and families "
                       "that name modules as Llama does",
                       dir);
+  if (yk_checkpoint_config(checkpoint)->experts.has_branches)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "%s: method awq: experts beside a dense FFN are not supported; supported: method rtn", dir);
   return yk_calibration_check(checkpoint, err);
 }
 

@@ -19,7 +19,7 @@ RELATIVES = ("gemma3", "seed_oss", "ernie4_5", "ernie4_5_moe", "granite", "grani
              "hunyuan", "hunyuan_moe",
              "minimax_m2", "minimax_m2_fp8", "gemma3_vl", "gemma4", "nemotron_latent",
              "nemotron_nano_fp8", "llama4", "llama4_maverick", "llama4_w4a16",
-             "phi3_longrope_w4a16", "ernie4_5_moe_w4a16", "granite_moe_w4a16")
+             "phi3_longrope_w4a16", "ernie4_5_moe_w4a16", "granite_moe_w4a16", "gemma4_moe", "gemma4_e2b")
 
 
 def case_names():
@@ -127,7 +127,7 @@ class Families(harness.Case):
                               ("deepseek_v2", 3), ("deepseek_v2_act_order", 4), ("deepseek_v3", 5),
                               ("format_w8a8_experts", 3), ("gpt_oss", 4), ("ernie4_5_moe", 3),
                               ("granite_moe", 2), ("hunyuan_moe", 3), ("nemotron_latent", 3),
-                              ("llama4_w4a16", 2)):
+                              ("llama4_w4a16", 2), ("gemma4_moe", 2)):
             self.check_case(name, "--tp", n_ranks, "--enable-expert-parallel")
 
     def test_longrope(self):

@@ -17,7 +17,6 @@ import transformers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-import expert_choices  # noqa: E402
 import goldens  # noqa: E402
 
 ROPE = {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
@@ -29,11 +28,14 @@ COMMON = {"hidden_activation": "gelu_pytorch_tanh", "hidden_size": 72, "intermed
           "tie_word_embeddings": True, "hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0,
           "attention_k_eq_v": False, "enable_moe_block": False, "final_logit_softcapping": 6.0,
           "use_bidirectional_attention": None}
+N_MIXTURE_TOKENS = 12  # of an answer: each further row makes clear answers rarer
+MIN_GAP = 0.002  # of a router's logits: ranks and instruction sets round differently
 LAYER_TYPES = {"s": "sliding_attention", "f": "full_attention"}
 
 
 def case(name, about, without, layers, inside=True, saved=False, **config):
-    """without: changes of the configuration that drop the feature of the case. layers: s for each layer with a window,
+    """without: changes of the configuration that drop the feature of the case; "zeros": the end of the names of tensors
+    that are zeros without it. layers: s for each layer with a window,
     f for each without. inside: the keys stand in text_config. saved: as transformers saves a configuration, with the
     widths of each layer, rather than as published."""
     config = {**COMMON, "num_hidden_layers": len(layers), "layer_types": [LAYER_TYPES[kind] for kind in layers],
@@ -46,6 +48,15 @@ CASES = [
     case("gemma4", "Gemma 4, dense: heads of 16 with a window and of 32 without, whose values are their keys; norms "
          "of values, proportional rotation, factors of layers, a cap of logits", {"final_logit_softcapping": None},
          "ssfsf", attention_k_eq_v=True, num_global_key_value_heads=2, use_bidirectional_attention="vision"),
+    case("gemma4_moe", "Gemma 4 with experts beside the FFN of each layer: norms of both results, a scaled router, a "
+         "factor of each expert", {"top_k_experts": 1}, "sfsf", inside=False, saved=True, attention_k_eq_v=True,
+         num_global_key_value_heads=1, enable_moe_block=True, num_experts=5, top_k_experts=2,
+         moe_intermediate_size=24, num_attention_heads=4, num_key_value_heads=2, dtype="float16"),
+    case("gemma4_e2b", "Gemma 4 with embeddings of each layer; 2 layers that read the cache of others, with an FFN "
+         "of twice the size", {"zeros": "per_layer_projection.weight"}, "sfssf", num_kv_shared_layers=2,
+         use_double_wide_mlp=True,
+         hidden_size_per_layer_input=24, vocab_size_per_layer_input=200, num_attention_heads=4, num_key_value_heads=1,
+         hidden_size=64, final_logit_softcapping=None),
 ]
 
 
@@ -90,6 +101,38 @@ def load(config, tensors):
     return model
 
 
+class Choices:
+    """Whether no row of the model's last forward was near a tie between experts."""
+
+    def __init__(self, config, model):
+        self.n_chosen, self.smallest = config["top_k_experts"], math.inf
+        model.register_forward_pre_hook(lambda module, args: setattr(self, "smallest", math.inf))
+        for name, module in model.named_modules():
+            if name.endswith("router.proj"):
+                module.register_forward_hook(self.note)
+
+    def note(self, router, args, logits):
+        ordered = logits.sort(-1, descending=True).values
+        gap = (ordered[:, self.n_chosen - 1] - ordered[:, self.n_chosen]).min().item()
+        self.smallest = min(self.smallest, gap)
+
+    def are_clear(self):
+        return self.smallest > MIN_GAP
+
+
+def draw_prompts(config, model, rng):
+    if not config["enable_moe_block"]:
+        return goldens.draw_prompts(model, config["vocab_size"], rng)
+    choices, prompts = Choices(config, model), []
+    for length in (1, 7, 20):
+        prompt = None
+        while prompt is None:
+            ids = rng.randint(0, config["vocab_size"], size=length).tolist()
+            prompt = goldens.golden_prompt(model, ids, N_MIXTURE_TOKENS, choices.are_clear)
+        prompts.append(prompt)
+    return prompts
+
+
 def as_published(spec, tensors, rng):
     if not spec["inside"]:
         return tensors
@@ -124,11 +167,11 @@ def make_case(spec, out):
     goldens.calibrate(uncapped, tensors, ids)
     goldens.write_weights(folder, as_published(spec, tensors, rng), 1)
     model = load(config, tensors)
-    if config["enable_moe_block"]:
-        prompts = expert_choices.draw_prompts(config, model, rng, (7, 40))
-    else:
-        prompts = goldens.draw_prompts(model, config["vocab_size"], rng)
-    dropped = load({**config, **spec["without"]}, tensors)
+    prompts = draw_prompts(config, model, rng)
+    without = dict(spec["without"])
+    zeros = without.pop("zeros", "(none)")
+    kept = {name: tensor * 0 if name.endswith(zeros) else tensor for name, tensor in tensors.items()}
+    dropped = load({**config, **without}, kept)
     goldens.end_feature_case(spec, folder, file_config(spec), prompts, None, model, dropped, ids)
 
 

@@ -208,6 +208,58 @@ static inline void check_residual_gain(const op_target *target)
   }
 }
 
+/* On devices with the ability layer_inputs: the elements 3 .. 10 of 12, of two layers. */
+static inline void check_layer_inputs(const op_target *target)
+{
+  enum { ROWS = 5, LAYERS = 2, SIZE = 12, FIRST = 3, WIDTH = 8, IDS = 9 };
+  static const int32_t ids[ROWS] = {8, 0, 3, 3, 5};
+  for (size_t d = 0; d < 3; d++) {
+    const yk_dtype dtype = op_dtypes[d];
+    op_random random = {.seed = 11};
+    yk_device *dev = op_device_new(target, dtype, 3, 16);
+    op_array projected = op_array_random(dev, dtype, ROWS * LAYERS * SIZE, 2.0, &random);
+    op_array w = op_array_random(dev, dtype, SIZE, 1.5, &random);
+    op_array table = op_array_random(dev, dtype, IDS * LAYERS * WIDTH, 1.0, &random);
+    op_array y = op_array_new(dev, dtype, ROWS * LAYERS * WIDTH),
+             gates = op_array_random(dev, dtype, ROWS * WIDTH, 1.0, &random);
+    double *expected = calloc(y.n, sizeof *expected), *products = calloc(gates.n, sizeof *products);
+    for (int part = 0; part < ROWS * LAYERS; part++) {
+      const double *x = projected.values + part * SIZE;
+      double squares = 0;
+      for (int i = 0; i < SIZE; i++) squares += 0.25 * x[i] * x[i];
+      for (int i = 0; i < WIDTH; i++) {
+        const double normed = 0.5 * x[FIRST + i] / sqrt(squares / SIZE + 1e-3) * w.values[FIRST + i];
+        const int64_t at = (ids[part / LAYERS] * LAYERS + part % LAYERS) * WIDTH + i;
+        expected[part * WIDTH + i] = (normed + 4 * table.values[at]) / sqrt(2);
+      }
+    }
+    int32_t *token_ids = op_send_i32(dev, ids, ROWS);
+    const yk_layer_inputs_args args = {y.dev, projected.dev, w.dev, table.dev, token_ids, ROWS, LAYERS,
+                                       SIZE,  FIRST,         WIDTH, 0.5f,      4.0f,      1e-3f};
+    op_ok(dev->ops->layer_inputs(dev, &args, &err));
+    op_array_fetch(dev, &y);
+    expect_below(target, "layer_inputs", dtype, ROWS, SIZE, op_error(y.values, expected, y.n),
+                 op_unit_roundoff(dtype) + 0x1p-20);
+    for (size_t i = 0; i < gates.n; i++)
+      products[i] = gates.values[i] * y.values[i / WIDTH * LAYERS * WIDTH + WIDTH + i % WIDTH];
+    const yk_multiply_args second = {gates.dev, (char *)y.dev + WIDTH * yk_dtype_bytes(dtype), LAYERS * WIDTH, ROWS,
+                                     WIDTH};
+    op_ok(dev->ops->multiply(dev, &second, &err));
+    op_array_fetch(dev, &gates);
+    expect_below(target, "multiply", dtype, ROWS, WIDTH, op_error(gates.values, products, gates.n),
+                 op_unit_roundoff(dtype) + 0x1p-21);
+    free(expected);
+    free(products);
+    dev->ops->free(dev, token_ids);
+    op_array_free(dev, &projected);
+    op_array_free(dev, &w);
+    op_array_free(dev, &table);
+    op_array_free(dev, &y);
+    op_array_free(dev, &gates);
+    dev->ops->destroy(dev);
+  }
+}
+
 /* On devices with logit_caps: columns after the first n, and infinite logits, stay. */
 static inline void check_logit_cap(const op_target *target)
 {

@@ -19,6 +19,7 @@ static void test_gains_and_caps(void **state)
   (void)state;
   for_each_cpu_target(check_residual_gain);
   for_each_cpu_target(check_logit_cap);
+  for_each_cpu_target(check_layer_inputs);
 }
 
 static void test_planted_faults_are_seen(void **state)
