@@ -20,18 +20,18 @@ static void check_scene(yk_dtype dtype, const scene_shape *shape, uint32_t seed)
 
 /* More query heads per KV head than fit a tile of eight, and gates. */
 static const scene_shape crowded_scenes[] = {
-    {{20, 1, 64, 20, 0, 0, false}, 3, {{70, 1}, {0, 18}, {99, 3}}, 0, false},
-    {{32, 2, 128, 16, 0, 0, false}, 2, {{120, 1}, {5, 30}}, 50, true},
-    {{32, 2, 256, 16, 0, 0, true}, 4, {{120, 1}, {5, 12}, {90, 1}, {99, 17}}, 70, true},
-    {{24, 4, 256, 6, 0, 0, true}, 4, {{155, 1}, {85, 30}, {14, 1}, {15, 2}}, 0, true},
+    {{20, 1, 64, 20, 0, 0, false, YK_KV_COLUMNS_BOTH}, 3, {{70, 1}, {0, 18}, {99, 3}}, 0, false},
+    {{32, 2, 128, 16, 0, 0, false, YK_KV_COLUMNS_BOTH}, 2, {{120, 1}, {5, 30}}, 50, true},
+    {{32, 2, 256, 16, 0, 0, true, YK_KV_COLUMNS_BOTH}, 4, {{120, 1}, {5, 12}, {90, 1}, {99, 17}}, 70, true},
+    {{24, 4, 256, 6, 0, 0, true, YK_KV_COLUMNS_BOTH}, 4, {{155, 1}, {85, 30}, {14, 1}, {15, 2}}, 0, true},
 };
 enum { N_CROWDED = sizeof crowded_scenes / sizeof *crowded_scenes };
 
 /* More rows than rotate with one warp per head, and consecutive work tiles within thread blocks. */
 static const scene_shape long_scenes[] = {
-    {{32, 4, 128, 8, 0, 0, false}, 4, {{0, 160}, {20, 130}, {99, 1}, {0, 155}}, 0, true},
-    {{6, 3, 128, 4, 3, 0, false}, 5, {{0, 140}, {10, 77}, {1, 1}, {0, 140}, {0, 20}}, 50, false},
-    {{5, 2, 256, 4, 2, 0, true}, 4, {{0, 140}, {10, 77}, {1, 1}, {0, 110}}, 0, true},
+    {{32, 4, 128, 8, 0, 0, false, YK_KV_COLUMNS_BOTH}, 4, {{0, 160}, {20, 130}, {99, 1}, {0, 155}}, 0, true},
+    {{6, 3, 128, 4, 3, 0, false, YK_KV_COLUMNS_BOTH}, 5, {{0, 140}, {10, 77}, {1, 1}, {0, 140}, {0, 20}}, 50, false},
+    {{5, 2, 256, 4, 2, 0, true, YK_KV_COLUMNS_BOTH}, 4, {{0, 140}, {10, 77}, {1, 1}, {0, 110}}, 0, true},
 };
 enum { N_LONG = sizeof long_scenes / sizeof *long_scenes };
 

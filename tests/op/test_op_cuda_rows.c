@@ -19,7 +19,8 @@ static void check_shape(yk_dtype dtype, int32_t rows, int32_t hidden)
     expect_below(&cuda_target, "rms_norm", dtype, rows, hidden,
                  rms_norm_error(&cuda_target, dtype, rows, hidden, in_place, OP_RIGHT), norm_tolerance(dtype));
   for (int32_t n_partials = 1; n_partials <= 8; n_partials += 3) {
-    add_norm_errors errors = add_norm_error(&cuda_target, dtype, rows, hidden, n_partials, n_partials != 4, OP_RIGHT);
+    add_norm_errors errors =
+        add_norm_error(&cuda_target, dtype, rows, hidden, n_partials, n_partials != 4, 0, OP_RIGHT);
     expect_below(&cuda_target, "add_norm residual", dtype, rows, hidden, errors.residual,
                  op_unit_roundoff(dtype) + 0x1p-21);
     expect_below(&cuda_target, "add_norm", dtype, rows, hidden, errors.y,
@@ -57,10 +58,10 @@ static void test_planted_faults_are_seen(void **state)
     double norm = 5.0 * norm_tolerance(dtype), sum = 5.0 * op_unit_roundoff(dtype);
     assert_true(rms_norm_error(&cuda_target, dtype, 3, 80, false, OP_NO_NORM_WEIGHT) > norm);
     assert_true(rms_norm_error(&cuda_target, dtype, 3, 80, false, OP_NO_EPS) > norm);
-    assert_true(add_norm_error(&cuda_target, dtype, 3, 80, 4, true, OP_NO_RESIDUAL).residual > sum);
-    assert_true(add_norm_error(&cuda_target, dtype, 3, 80, 4, true, OP_NO_ALPHA).residual > sum);
-    assert_true(add_norm_error(&cuda_target, dtype, 3, 80, 4, true, OP_LOST_PARTIAL).residual > sum);
-    assert_true(add_norm_error(&cuda_target, dtype, 3, 80, 4, true, OP_NO_NORM_WEIGHT).y > norm);
+    assert_true(add_norm_error(&cuda_target, dtype, 3, 80, 4, true, 0, OP_NO_RESIDUAL).residual > sum);
+    assert_true(add_norm_error(&cuda_target, dtype, 3, 80, 4, true, 0, OP_NO_ALPHA).residual > sum);
+    assert_true(add_norm_error(&cuda_target, dtype, 3, 80, 4, true, 0, OP_LOST_PARTIAL).residual > sum);
+    assert_true(add_norm_error(&cuda_target, dtype, 3, 80, 4, true, 0, OP_NO_NORM_WEIGHT).y > norm);
   }
 }
 
