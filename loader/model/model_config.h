@@ -244,14 +244,14 @@ typedef struct yk_pooling_config {
 typedef struct yk_attention_widths {
   int32_t n_kv_heads; /* n_heads is a multiple of n_kv_heads; with latent attention n_kv_heads is 1 */
   int32_t head_dim;   /* even; not always hidden_size / n_heads */
-  int32_t rotary_dim; /* even; the first rotary_dim elements of a head rotate, the others do not */
+  int32_t rotary_dim; /* even; the first rotary_dim elements of a head rotate, the others do not; 0: none rotates */
 } yk_attention_widths;
 
 typedef struct yk_model_config {
   yk_model_family family;
   yk_text_place text_place; /* the class's form, until the files show theirs (loader/text_names.h) */
   int32_t vocab_size, hidden_size;
-  int32_t ffn_size;        /* of layers without experts */
+  int32_t ffn_size;        /* of layers without experts; 0 where every layer has experts, or no network */
   int32_t reader_ffn_size; /* of layers that read another layer's cache (yk_model_config_kv_layer); 0: ffn_size */
   int32_t n_layers;
   int32_t n_heads;

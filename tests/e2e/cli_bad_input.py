@@ -213,14 +213,15 @@ class Broken(harness.Case):
                 self.assert_error([*command, "--model", self.folder], *parts)
 
     def test_the_cause_comes_first(self):
-        for changes, part in (({"architectures": ["MambaForCausalLM"]}, "MambaForCausalLM"),
-                              ({"quantization_config": {"quant_method": "hqq"}}, "hqq")):
+        for changes, *parts in (
+                ({"architectures": ["MambaForCausalLM"]}, 'unsupported architecture "MambaForCausalLM"'),
+                ({"quantization_config": {"quant_method": "hqq"}}, "hqq", "not supported")):
             for weights in ("model.safetensors.index.json", "pytorch_model.bin", "model.gguf", "notes.txt"):
-                with self.subTest(part, weights=weights):
+                with self.subTest(parts[0], weights=weights):
                     self.copy()
                     self.edit_config(**changes)
                     os.rename(self.path("model.safetensors"), self.path(weights))
-                    self.refused(part, "not supported")
+                    self.refused(*parts)
 
     # ---- paths that are no file ----
 

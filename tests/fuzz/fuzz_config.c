@@ -58,16 +58,24 @@ static void check_latent(const yk_model_config *config)
   require(config->n_kv_heads == 1 && isfinite(yk_rope_score_factor(&config->rope)));
 }
 
+static bool has_dense_layer(const yk_model_config *config)
+{
+  for (int i = 0; i < config->n_layers; i++)
+    if (config->parts[i] != YK_LAYER_ATTENTION_ALONE && !config->experts.layers[i]) return true;
+  return false;
+}
+
 static void check_config(const yk_model_config *config)
 {
   require(config->n_layers >= 1 && config->n_layers <= YK_MAX_LAYERS);
   require(config->vocab_size >= 1 && config->vocab_size <= YK_MAX_VOCAB);
   require(config->hidden_size >= 1 && config->hidden_size <= YK_MAX_HIDDEN);
-  require(config->ffn_size >= 1 && config->ffn_size <= YK_MAX_FFN);
+  require(config->ffn_size >= has_dense_layer(config) && config->ffn_size <= YK_MAX_FFN);
   require(config->n_heads >= 1 && config->n_heads <= YK_MAX_HEADS && config->n_kv_heads >= 1);
   require(config->n_heads % config->n_kv_heads == 0);
   require(config->head_dim >= 2 && config->head_dim <= YK_MAX_HEAD_DIM && config->head_dim % 2 == 0);
-  require(config->rotary_dim >= 2 && config->rotary_dim <= config->head_dim && config->rotary_dim % 2 == 0);
+  require(config->rotary_dim >= (config->family == YK_FAMILY_NEMOTRON_H ? 0 : 2));
+  require(config->rotary_dim <= config->head_dim && config->rotary_dim % 2 == 0);
   bool has_index = config->family == YK_FAMILY_DEEPSEEK_V32 || config->family == YK_FAMILY_GLM_MOE_DSA;
   require(config->max_position_embeddings >= 1 && config->max_model_tokens >= 1);
   require(has_index || config->max_model_tokens >= config->max_position_embeddings);

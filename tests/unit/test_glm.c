@@ -102,7 +102,7 @@ static void other_values_are_refused(void **state)
       {glm, "{'partial_rotary_factor': 0}", YK_E_FORMAT, "partial_rotary_factor 0|head_dim 16|found 0"},
       {glm, "{'partial_rotary_factor': 0.2}", YK_E_FORMAT, "partial_rotary_factor 0.2|found 3"},
       {glm, "{'partial_rotary_factor': 2}", YK_E_FORMAT, "\"partial_rotary_factor\"|found 2"},
-      {glm, "{'architectures': ['Glm4vForConditionalGeneration']}", YK_E_UNSUPPORTED, "\"Glm4vFor|GLM-4 to 5"},
+      {glm, "{'architectures': ['Glm4vForConditionalGeneration']}", YK_E_UNSUPPORTED, "\"Glm4vFor|ChatGLM, GLM"},
   };
   for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_model_config config;
