@@ -31,7 +31,7 @@ typedef struct yk_device_abilities {
   bool layer_inputs;          /* yk_device_ops.layer_inputs, multiply */
   bool adapters;              /* yk_device_ops.linear_adapt */
   bool mamba;                 /* yk_device_ops.mamba */
-  bool plain_experts;         /* experts, and a shared one, without a gate */
+  bool plain_experts;         /* experts and shared experts without a gate: down(f(up(x))) */
   bool latent_experts;        /* yk_mixture_sizes.latent */
   /* Heads of attention other than latent have a multiple of head_dim_unit elements, at most max_head_dim. */
   int32_t head_dim_unit, max_head_dim;

@@ -87,11 +87,11 @@ typedef struct yk_batch {
   const int32_t *adapters;     /* [n_tokens] as in yk_linear_args, or NULL: no row has an adapter */
 } yk_batch;
 
-/* The keys and values in the rows of a fused projection. */
+/* Whether the rows of a fused projection have columns of keys and of values. */
 typedef enum yk_kv_columns {
   YK_KV_COLUMNS_BOTH,
-  YK_KV_COLUMNS_KEYS, /* values are the keys before norm and rotation */
-  YK_KV_COLUMNS_NONE  /* another layer writes the cache that this one reads */
+  YK_KV_COLUMNS_KEYS, /* the values are the keys before norm and rotation */
+  YK_KV_COLUMNS_NONE  /* the layer writes no cache: it reads that of another layer */
 } yk_kv_columns;
 
 /* Layout of this rank's heads. The rank's query heads are contiguous; local query head h reads KV head (q_head_first +
@@ -105,14 +105,15 @@ typedef struct yk_head_layout {
   yk_kv_columns kv_columns; /* other than BOTH: on devices with kv_columns */
 } yk_head_layout;
 
-/* yk_head_layout_kv_columns - elements of a row's keys and values. */
+/* yk_head_layout_kv_columns - elements of the keys and values in a row. Thread: any. */
 static inline int64_t yk_head_layout_kv_columns(const yk_head_layout *heads)
 {
   const int32_t n_parts = heads->kv_columns == YK_KV_COLUMNS_BOTH ? 2 : heads->kv_columns == YK_KV_COLUMNS_KEYS ? 1 : 0;
   return (int64_t)n_parts * heads->n_kv_heads * heads->head_dim;
 }
 
-/* yk_head_layout_width - elements of a row: q heads, k heads, v heads, and gates if the layout has them. */
+/* yk_head_layout_width - elements of a row: q heads, then k heads and v heads as kv_columns has them, then gates if the
+ * layout has them. Thread: any. */
 static inline int64_t yk_head_layout_width(const yk_head_layout *heads)
 {
   return (heads->has_gates ? 2 : 1) * (int64_t)heads->n_q_heads * heads->head_dim + yk_head_layout_kv_columns(heads);
@@ -143,7 +144,7 @@ typedef struct yk_rms_norm_args {
 /* add_norm: residual += alpha * (partials[0] + ... + partials[n_partials-1]), added in that order in float32 and
  * rounded once; then y = rms_norm(residual, w) unless w is NULL. With result_w, on devices with result_norms, the
  * sum is rounded and becomes rms_norm(sum, result_w) before it is added; y, which is then not NULL, is overwritten.
- * With gain other than 0, on devices with residual_gain, the residual is multiplied by gain before it is rounded.
+ * With gain other than 0, on devices with residual_gain, the new residual is multiplied by gain before it is rounded.
  *   partials, residual, y act [n_rows, hidden]. Partials may be other ranks' memory; residual is this rank's own, so
  * every rank computes the same bits. combine: the combination of experts, of n_rows rows, whose y is partials[0];
  * add_norm runs it first and may leave that y unwritten. NULL: partials[0] is complete. */
@@ -158,11 +159,12 @@ typedef struct yk_add_norm_args {
 } yk_add_norm_args;
 
 /* qk_rope_kv: on the fused projection qkv act [n_tokens, yk_head_layout_width] (q heads, k heads, v heads, gates):
- * per-head RMSNorm of q and k if weights are given, rotary embedding of q (in place) and k, or, with norms_follow, the
- * rotation before the norms; RMSNorm of v, without weights, with norms_values; then K and V, rounded to act, are
- * written to the cache at kv_slots in the cache's format (kv_cache.h). Without columns of keys only q changes.
- *   rope: f32 [n_positions, 2, head_dim/2], cos then sin; first half rotates with second half. NULL: q
- *   and k do not rotate, on devices with unrotated_layers. */
+ * per-head RMSNorm of q and k if weights are given, then rotary embedding of q (in place) and k; with norms_follow the
+ * rotation precedes the norms. With norms_values, per-head RMSNorm of v, without weights. Then K and V, rounded to act,
+ * are written to the cache at kv_slots in the cache's format (kv_cache.h). With YK_KV_COLUMNS_NONE only q is computed,
+ * and the cache is not written.
+ *   rope: f32 [n_positions, 2, head_dim/2], cos then sin; first half rotates with second half. NULL, on devices with
+ *   unrotated_layers: q and k do not rotate. */
 typedef struct yk_qk_rope_kv_args {
   void *qkv;
   yk_head_layout heads;
@@ -181,10 +183,11 @@ typedef struct yk_qk_rope_kv_args {
  *   qkv as above (only q and gates are read); y act [n_tokens, n_q * head_dim]. With gates y is multiplied by their
  *   sigmoid before it is rounded.
  *   The row at position p attends to cache positions max(0, p - window_tokens + 1) .. p; window_tokens 0 means no
- *   window. With window_is_chunk, on devices with attention_chunks, the first is floor(p / window_tokens) *
- *   window_tokens: chunks of neighbouring tokens that do not see each other. Slots after a sequence's last token may
- *   have any content, NaNs too, and affect no row. A block that lies wholly before the window may still be loaded: its
- *   entry of the block table must name a block of finite values, as any other entry of the sequence. */
+ *   window. With window_is_chunk, on devices with attention_chunks, it attends to the positions
+ *   p - p % window_tokens .. p instead: itself and the earlier tokens of its chunk of window_tokens positions. Slots
+ *   after a sequence's last token may have any content, NaNs too, and affect no row. A block that lies wholly before
+ *   the window may still be loaded: its entry of the block table must name a block of finite values, as any other entry
+ *   of the sequence. */
 typedef struct yk_attention_args {
   void *y;
   const void *qkv;
@@ -193,7 +196,7 @@ typedef struct yk_attention_args {
   float scale;
   yk_score_growth growth;
   int32_t window_tokens;
-  bool window_is_chunk; /* window_tokens is not 0 */
+  bool window_is_chunk; /* requires window_tokens above 0 */
   /* device [n_q_heads] a score of each head for no token, neither scaled nor in a window. NULL: none, as on devices
    * without attention_sinks. */
   const float *sinks;
@@ -304,20 +307,21 @@ typedef struct yk_best_logits_args {
   yk_best_logit *out;
 } yk_best_logits_args;
 
-/* layer_inputs: of each row and layer, elements first .. first + width - 1 of
- *   (rms_norm(projected_scale * projected) + embed_scale * table) / sqrt(2)
- * in float32, rounded once. projected act [n_tokens, n_layers, size]; norm_w act [size]; table act [n_ids, n_layers,
- * width], of which the row of the token is read; y act [n_tokens, n_layers, width]. */
+/* layer_inputs: the per-layer embeddings of Gemma 4 (Gemma4TextModel of transformers), for each row and layer
+ *   y = (rms_norm(projected_scale * projected, norm_w) + embed_scale * table[token id]) / sqrt(2)
+ * rounded once. The norm is over all `size` elements; y and table have the elements first .. first + width - 1 alone.
+ *   projected act [n_tokens, n_layers, size]; norm_w act [size]; table act [vocab, n_layers, width]; y act [n_tokens,
+ *   n_layers, width]. */
 typedef struct yk_layer_inputs_args {
   void *y;
   const void *projected, *norm_w, *table;
-  const int32_t *token_ids; /* device [n_tokens], below n_ids */
+  const int32_t *token_ids; /* device [n_tokens], rows of table */
   int32_t n_tokens, n_layers, size, first, width;
   float projected_scale, embed_scale, eps;
 } yk_layer_inputs_args;
 
-/* multiply: x *= factors, of rows of width elements.   x act [n_rows, width]; factors act, rows stride elements
- * apart */
+/* multiply: x *= factors, elementwise, each product rounded once.
+ *   x act [n_rows, width]; factors act [n_rows, stride], of which the first width elements of each row are read. */
 typedef struct yk_multiply_args {
   void *x;
   const void *factors;
@@ -325,8 +329,8 @@ typedef struct yk_multiply_args {
   int32_t n_rows, width;
 } yk_multiply_args;
 
-/* cap_logits: l becomes cap tanh(l / cap), in place, in the first n columns of each row; infinite logits stay.
- *   logits f32 device [n_rows, stride]. */
+/* cap_logits: logits = cap * tanh(logits / cap) in the first n columns of each row; infinite and NaN logits stay.
+ *   logits f32 device [n_rows, stride]; cap above 0. */
 typedef struct yk_cap_logits_args {
   float *logits;
   int32_t n_rows, n;
@@ -395,7 +399,7 @@ typedef struct yk_device_ops {
   /* Gated delta nets: see gated_delta.h. NULL: building a model with such layers fails. */
   yk_status (*gated_delta)(yk_device *dev, const yk_gated_delta_args *args, yk_err *err);
 
-  /* Mamba2: see mamba.h. On devices with the ability. */
+  /* Mamba2: see mamba.h. NULL on devices without the ability mamba. */
   yk_status (*mamba)(yk_device *dev, const yk_mamba_args *args, yk_err *err);
 
   /* Layer operations. */

@@ -6,8 +6,8 @@
  *                             |                              -> grouped forward of down -> slots
  *                             +-> weights, slot_of_choice -> combine <------------------+
  *
- * If the sizes of a mixture say so (weighs_inputs), the weights multiply the inputs of the experts, not their results:
- * weigh gives a row for each slot, which gate and up read, and combine adds results as they are.
+ * With yk_mixture_sizes.weighs_inputs (Llama 4), the weight of a choice multiplies the input of its expert, not the
+ * result: weigh writes a weighted row for each slot, gate and up read these rows, and combine adds unweighted results.
  *
  * A choice is one expert of one row: each row makes top_k choices, by falling score. A slot is a choice whose expert
  * belongs to this rank. Slots are numbered by expert, then by row, so that the rows of one expert are contiguous. Only
@@ -72,7 +72,7 @@ typedef struct yk_route_args {
   float *logits;           /* [n_tokens, logits_stride], of which n_experts are read */
   int64_t logits_stride;
   const float *bias;          /* [n_experts] or NULL: added for the choice only, not to the weights */
-  const float *expert_scales; /* [n_experts] or NULL, as on devices without expert_branches */
+  const float *expert_scales; /* [n_experts] factors on weights; NULL: none, as on devices without expert_branches */
   const int32_t *kv_slots;    /* [n_tokens], or NULL: no row is padding */
   int32_t n_tokens;           /* rows */
   int32_t *choices;           /* [n_tokens, top_k] experts by falling score */
@@ -107,8 +107,8 @@ typedef struct yk_grouped_args {
 /* yk_grouped_check - the layer must be grouped, and the slots within max_tokens. Errors: YK_E_INVAL. Thread: any. */
 yk_status yk_grouped_check(const yk_grouped_args *args, bool is_grouped, int32_t max_tokens, yk_err *err);
 
-/* weigh: y[slot] = weights[row, j] * x[row] for the slot of each choice j of a row, rounded once. All arrays are device
- * memory; y must not alias x. Only inside mixture_forward of devices with weighted_inputs. */
+/* weigh: y[slot_of_choice[row, j]] = weights[row, j] * x[row] for each choice with a slot, in float32 and rounded once.
+ * All arrays are device memory; y must not alias x. Used only by mixture_forward of devices with weighted_inputs. */
 typedef struct yk_weigh_args {
   void *y;                       /* act [*, hidden] */
   const void *x;                 /* act [n_tokens, hidden] */

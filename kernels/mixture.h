@@ -1,6 +1,6 @@
-/* mixture.h - a mixture of experts as one device operation: the router chooses top_k of many gated feed-forward
- * networks for each row; some families add a shared expert that every row passes.
- * Networks without a gate have up alone in gate_up.
+/* mixture.h - a mixture of experts as one device operation: the router chooses top_k of many feed-forward networks for
+ * each row; some families add a shared expert that every row passes. Networks without a gate (plain_experts) have up
+ * alone where this file has gate and up.
  *
  *   x -> router -> route ---------> slots -> gate and up, activation -> down -> combination: rows, or slots that the
  *   x -> shared expert: gate and up, activation -> down --------------------->  reader of the result combines
@@ -27,9 +27,9 @@ typedef struct yk_mixture_sizes {
   int32_t max_rows, hidden;
   int32_t width;        /* this rank's channels of an expert */
   int32_t shared_width; /* this rank's channels of the shared expert */
-  int32_t latent;       /* elements of the experts' inputs and results, on devices with latent_experts; 0: hidden */
+  int32_t latent;       /* elements of an expert's input and result, on devices with latent_experts; 0: hidden */
   bool has_shared;
-  bool weighs_inputs;   /* a choice's weight multiplies the input of its expert, not the result (experts.h) */
+  bool weighs_inputs;   /* a choice's weight multiplies its expert's input, not the result (experts.h) */
   bool has_shared_gate; /* the router's last output is the logit of the shared expert's gate */
   /* shares_maxima: the ranks share the channels of each expert and down's inputs are quantised per token, so the ranks
    * exchange the largest |x| of these inputs (yk_grouped_args.maxima). shared_in_steps: the ranks share the shared
@@ -41,9 +41,10 @@ typedef struct yk_mixture_sizes {
 /* The layers belong to the caller and outlive the mixture. */
 typedef struct yk_mixture_spec {
   yk_mixture_sizes sizes;
-  const yk_linear *router;                       /* float32 outputs */
-  const yk_linear *gate_up, *down;               /* is_grouped, one matrix per expert of the rank; or NULL */
-  const yk_linear *latent_in, *latent_out;       /* hidden -> latent -> hidden, around the experts; NULL without */
+  const yk_linear *router;         /* float32 outputs */
+  const yk_linear *gate_up, *down; /* is_grouped, one matrix per expert of the rank; or NULL */
+  /* hidden -> latent before the experts, latent -> hidden after their combination; NULL if latent is 0 */
+  const yk_linear *latent_in, *latent_out;
   const yk_linear *shared_gate_up, *shared_down; /* NULL without a shared expert */
   const float *choice_bias;                      /* device [n_experts] or NULL */
   const float *expert_scales;                    /* device [n_experts] or NULL: see yk_route_args */
@@ -78,7 +79,7 @@ typedef enum yk_mixture_phase {
   YK_MIXTURE_MAXIMA_EXCHANGE,
   YK_MIXTURE_DOWN,
   YK_MIXTURE_COMBINATION,
-  YK_MIXTURE_LATENT_OUT, /* behind the combination of the experts without the shared one, whose sum follows */
+  YK_MIXTURE_LATENT_OUT, /* the combination has the chosen experts alone; the shared expert's rows are added here */
   YK_MIXTURE_N_PHASES
 } yk_mixture_phase;
 
@@ -107,7 +108,7 @@ typedef struct yk_mixture_args {
   yk_normed *x; /* n_rows rows; complete afterwards */
   /* rows act [n_rows, hidden] are the caller's and alias neither x nor the scratch; the forward sets the rest */
   yk_partial *y;
-  const void *router_x;    /* act [n_rows, hidden] rows of the router alone, on devices with expert_branches; NULL: x */
+  const void *router_x;    /* act [n_rows, hidden] the router's inputs, on devices with expert_branches; NULL: x */
   const int32_t *kv_slots; /* device [n_rows], or NULL: see yk_route_args */
   int32_t n_rows;
   void *scratch; /* mixture_scratch_bytes of device memory */

@@ -17,12 +17,12 @@ yk_mixture_layout yk_mixture_lay_out(const yk_mixture_sizes *sizes, int64_t gate
 typedef struct yk_mixture_calls {
   yk_route_args route; /* norm is NULL: args->x has the state of the norm */
   yk_linear_args shared_gate_up, shared_down;
-  yk_linear_args latent_in, latent_out; /* of latent experts: before gate_up, and behind sum */
-  yk_weigh_args weigh;                  /* of a mixture with weighs_inputs; gate_up then reads its results */
+  yk_linear_args latent_in, latent_out; /* of latent experts: before gate_up, and after sum */
+  yk_weigh_args weigh;                  /* with weighs_inputs: writes the rows that gate_up reads */
   yk_grouped_args gate_up, down;
   yk_linear_sums_args maxima; /* maxima of down's inputs */
   int64_t n_maxima;           /* elements of their all-reduce */
-  yk_combine_args sum;        /* of latent experts: their latent rows without the shared expert */
+  yk_combine_args sum;        /* of latent experts: rows [n_rows, latent], without the shared expert */
 } yk_mixture_calls;
 
 /* yk_mixture_calls_of - the arguments of every part of a forward, which point into the mixture's scratch. */

@@ -93,8 +93,8 @@ typedef struct yk_weight_view {
   int64_t group_n;   /* BLOCKS: outputs that share a scale; the last such group may be short */
   yk_dtype dtype;    /* type of plain, otherwise of scales */
   const void *plain; /* PLAIN: [n, k] row-major */
-  /* PLAIN: 0; else plain is a part of a transposed matrix, w(k, n) is its element k * plain_stride + n, and devices
-   * never receive it (loader/integers/format_plain.c) */
+  /* PLAIN, within the loader: elements between neighbouring inputs of a transposed matrix, where the weight of input k
+   * and output n is element k * plain_stride + n of plain. 0: plain is [n, k], as devices always receive it. */
   int64_t plain_stride;
   yk_packing packing;  /* for the other formats: shapes of the next three */
   const void *qweight; /* INT8: signed in ROWS; other packings add 128 to elements and zeros */

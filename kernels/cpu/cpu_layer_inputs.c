@@ -1,4 +1,4 @@
-/* cpu_layer_inputs.c - embeddings of each layer, and products of rows: layer_inputs, multiply (kernels/device.h). */
+/* cpu_layer_inputs.c - the operations layer_inputs and multiply (kernels/device.h). */
 #include <math.h>
 
 #include "kernels/cpu/cpu_rows.h"
@@ -10,7 +10,7 @@ typedef struct inputs_context {
   const yk_layer_inputs_args *args;
 } inputs_context;
 
-/* One row and layer; at: the index of its first element among those of all rows and layers of y. */
+/* The embedding of one row for one layer. */
 static void input_of(const inputs_context *c, int64_t row, int32_t layer)
 {
   const yk_layer_inputs_args *a = c->args;

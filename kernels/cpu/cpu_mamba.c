@@ -1,8 +1,8 @@
 /* cpu_mamba.c - Mamba2, token by token: see mamba.h.
  *
- * Four passes over the rows, each of independent items: the convolution of a block of a row's channels; a head of a
- * sequence, over all the sequence's rows; gate and norm of a row's group; the inputs of the convolution of a sequence.
- * Nothing depends on the number of rows, threads or other sequences. */
+ * Four passes, whose items are independent: the convolution, by row and block of channels; the heads, by sequence and
+ * head, each over all rows of the sequence; gate and norm, by row and group; the new window of the convolution, by
+ * sequence. No result depends on the number of rows or threads, or on other sequences. */
 #include <math.h>
 #include <string.h>
 
@@ -43,7 +43,8 @@ static void load_inputs(const mamba_context *c, int64_t row, int64_t channel, in
   c->cpu->simd->to_f32(to, dtype, yk_cpu_at(dtype, a->x, row * yk_mamba_x_stride(&a->layout) + column), (size_t)n);
 }
 
-/* Inputs of neighbouring channels, `ago` rows before a row of a sequence: of the step, or of the state before. */
+/* Inputs of neighbouring channels, `ago` rows before a row of a sequence. Inputs before the sequence's first row of the
+ * step are in the state that the sequence begins with. */
 static void load_earlier(const mamba_context *c, int32_t seq, int64_t row, int ago, int64_t channel, int64_t n,
                          float *to)
 {
@@ -63,7 +64,7 @@ static void load_earlier(const mamba_context *c, int32_t seq, int64_t row, int a
     memset(to, 0, (size_t)n * sizeof *to);
 }
 
-/* The results of a row's neighbouring channels, at most BLOCK_CHANNELS. */
+/* Results of n neighbouring channels of a row; n is at most BLOCK_CHANNELS. */
 static void convolve(const mamba_context *c, int64_t row, int64_t channel, int64_t n)
 {
   const yk_mamba_args *a = c->args;
@@ -98,7 +99,7 @@ static void convolve_items(void *context, int thread, int64_t begin, int64_t end
 
 /* ---- The heads --------------------------------------------------------------------------------------------------- */
 
-/* softplus(x) is x for large x, where exp(x) would overflow. */
+/* The step of a row's head. Above 20 softplus(x) is x, as in PyTorch, since exp(x) could overflow. */
 static float step_of(const mamba_context *c, int64_t row, int32_t head)
 {
   const yk_mamba_args *a = c->args;
@@ -109,7 +110,7 @@ static float step_of(const mamba_context *c, int64_t row, int32_t head)
   return softplus > a->max_step ? a->max_step : softplus; /* a NaN stays a NaN */
 }
 
-/* One row of a head; s [head_dim, state_size]. */
+/* One row of a head. s: the head's state [head_dim, state_size], updated in place. */
 static void advance(const mamba_context *c, int64_t row, int32_t head, float *s)
 {
   const yk_mamba_args *a = c->args;
@@ -143,7 +144,8 @@ static void run_head(const mamba_context *c, int32_t seq, int32_t head)
   }
 }
 
-/* Thread t takes every n_threads-th item: sequences differ in their rows, so ranges would not balance. */
+/* Thread t takes the items t, t + n_threads and so on: sequences differ in their number of rows, so contiguous ranges
+ * of items would not balance. */
 static void run_share(void *context, int thread, int64_t begin, int64_t end)
 {
   (void)thread;
@@ -164,7 +166,7 @@ static void store_group(const mamba_context *c, int64_t row, int32_t group)
   const yk_dtype dtype = c->cpu->base.dtype;
   const int64_t n = (int64_t)a->layout.heads_per_group * a->layout.head_dim, first = group * n;
   float *results = a->scratch + row * yk_mamba_scratch_floats(&a->layout);
-  float *gated = results + first; /* the group's x, which is no longer needed */
+  float *gated = results + first; /* overwrites the group's x, which only the heads read */
   simd->to_f32(gated, dtype, yk_cpu_at(dtype, a->x, row * yk_mamba_x_stride(&a->layout) + first), (size_t)n);
   simd->activate(&silu, gated, results + yk_mamba_channels(&a->layout) + first, (size_t)n);
   const float factor = 1.0f / sqrtf(simd->sum_squares(gated, (size_t)n) / (float)n + a->norm_eps);

@@ -55,7 +55,7 @@ static void add_rows(void *context, int thread, int64_t begin, int64_t end)
   }
 }
 
-/* Behind the combination of latent experts. */
+/* Projects the combined rows of latent experts to hidden size, in args->y, where the shared expert's rows are added. */
 static yk_status project_back(yk_device *dev, const yk_mixture *m, const yk_mixture_args *args,
                               const yk_mixture_calls *calls, yk_err *err)
 {

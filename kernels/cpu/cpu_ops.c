@@ -197,8 +197,8 @@ void yk_cpu_rotate(float *head, const float *rope, int32_t head_dim)
   }
 }
 
-/* One head of q or k in place: RMSNorm if weights are given, and the rotation of its halves by the row's angles, if the
- * layer has one. */
+/* One head of q or k in place: RMSNorm if norm_w is not NULL, and the rotation of its halves by the row's angles, if
+ * rope is not NULL. */
 static void norm_and_rotate(const yk_cpu_device *cpu, const yk_qk_rope_kv_args *a, void *head, const void *norm_w,
                             const float *rope, float *f32)
 {
@@ -213,7 +213,8 @@ static void norm_and_rotate(const yk_cpu_device *cpu, const yk_qk_rope_kv_args *
   if (norm_w && a->norms_follow) yk_cpu_norm_row(cpu, head, head, norm_w, head_dim, a->norm_eps);
 }
 
-/* Stores the values of a row, which may be its keys: these then still are as they were projected. */
+/* Stores the values of a row in the cache. Call it before the keys are normalised and rotated: without columns of
+ * values, the projected keys are the values. */
 static void store_values(const rope_context *c, int64_t row, float *f32)
 {
   const yk_qk_rope_kv_args *a = c->args;
@@ -286,7 +287,7 @@ yk_status yk_cpu_gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk
   return YK_OK;
 }
 
-/* An infinite logit stays, so that its row is found to fail. */
+/* An infinite logit stays infinite, so that sampling reports the row as failed. */
 static void cap_columns(void *context, int thread, int64_t begin, int64_t end)
 {
   (void)thread;

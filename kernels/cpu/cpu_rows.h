@@ -4,8 +4,8 @@
 
 #include "kernels/cpu/cpu_device.h"
 
-/* yk_cpu_norm_row - y = round(round(x * rsqrt(mean(x^2) + eps)) * w), w NULL: without the product.   x, y, w act [n];
- * y may be x. */
+/* yk_cpu_norm_row - y = round(round(x * rsqrt(mean(x^2) + eps)) * w), without the product if w is NULL.
+ *   x, y, w act [n]; y may be x. */
 void yk_cpu_norm_row(const yk_cpu_device *cpu, void *y, const void *x, const void *w, int32_t n, float eps);
 
 /* yk_cpu_rotate - rotary embedding of head [head_dim] in place: its first half with its second half.

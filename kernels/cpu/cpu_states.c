@@ -14,8 +14,9 @@ float *yk_cpu_state_begin(const yk_cpu_states *states, int32_t seq, int64_t at, 
   return after;
 }
 
-/* The inputs before row `end` of the step, oldest first, to `to`: inputs of this step's rows, or older ones of the
- * state before. Inputs are moved towards the front, so that they may be moved within one state. */
+/* Writes the window before row `end` of the batch to `to`: inputs of the sequence's rows in this step, and older ones
+ * from the state before. Each input moves towards the front, in ascending order, so `to` may be the window of the
+ * state before. */
 static void store(const yk_cpu_window *w, int32_t seq, int64_t end, float *to)
 {
   const int64_t n = w->n_channels, first = w->states.batch->row_starts[seq];
@@ -31,7 +32,7 @@ static void store(const yk_cpu_window *w, int32_t seq, int64_t end, float *to)
   }
 }
 
-/* The snapshot first: both read the state before, which the second one may overwrite. */
+/* The snapshot is stored first: both calls read the state before, and the second call may overwrite it. */
 void yk_cpu_window_store(const yk_cpu_window *window, int32_t seq)
 {
   const yk_cpu_states *states = &window->states;

@@ -8,7 +8,7 @@
 static const char file[] = "config.json";
 static const char generation_file[] = "generation_config.json", modules_file[] = "modules.json";
 
-/* Families whose files lack the keys with the class's default. */
+/* Families whose published files omit each key that has the class's default. */
 static bool has_optional_sizes(yk_model_family family)
 {
   return family == YK_FAMILY_GEMMA3_VL || yk_family_is_gemma4(family);
@@ -100,7 +100,7 @@ static yk_status read_heads(yk_json root, yk_model_config *config, yk_err *err)
   return yk_family_is_gemma4(config->family) ? yk_hf_read_gemma4_widths(root, file, config, err) : YK_OK;
 }
 
-/* Where no layer is dense, the key may be missing. */
+/* The channels of the dense FFN. The key may be missing if no layer is dense; Llama 4 requires its key. */
 static yk_status read_ffn_size(yk_json root, yk_model_config *config, yk_err *err)
 {
   if (yk_family_is_llama4(config->family)) /* intermediate_size is that of experts */

@@ -137,7 +137,7 @@ static yk_status read_gpt_oss(yk_json root, const char *file, yk_model_config *c
   return read_mixtral(root, file, config, err);
 }
 
-/* Gemma 4: experts beside the FFN, in every layer or in none. */
+/* Gemma 4: every layer or none has experts beside its dense FFN. */
 static yk_status read_gemma4(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_experts_config *x = &config->experts;
@@ -365,7 +365,8 @@ static yk_status read_deepseek(yk_json root, const char *file, yk_model_config *
   return read_dense_layers(root, file, config, err);
 }
 
-/* Nemotron-3: V3's keys and choice; the shared expert and the experts' inputs have sizes of their own. */
+/* Nemotron-3: the keys of DeepSeek-V3, and its choice of experts; further keys have the size of the shared expert and
+ * that of the experts' inputs. */
 static yk_status read_nemotron(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   static const char latent[] = "moe_latent_size";

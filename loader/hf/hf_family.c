@@ -157,7 +157,7 @@ static const known_name model_types[] = {
     {"gemma4_text", YK_FAMILY_GEMMA4},
     {"gemma4", YK_FAMILY_GEMMA4_VL},
 };
-/* Short, so that all fit into a message behind the name of a class; the table in loader/README.md has the classes. */
+/* Short, so that the list fits into a message after the name of a class; loader/README.md has a table of classes. */
 static const char supported_architectures[] =
     "Llama, Mistral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM, gpt-oss, MiniMax, Nemotron, Gemma 3, 4, "
     "Seed, Ernie, Granite, Hunyuan, MiniCPM, FM9G, Phi-3";
@@ -189,7 +189,7 @@ static yk_status find_family(yk_json root, const char *file, yk_model_config *co
     config->family = known->family;
     return YK_OK;
   }
-  /* read only here: a change of the type beside classes would be without effect, and is refused */
+  /* read only without classes: beside them it has no effect, and --hf-overrides refuses keys that nothing reads */
   if (!name) YK_TRY(yk_json_get_str(root, file, "model_type", false, &model_type, err));
   if (!name && model_type) {
     name = model_type;
@@ -223,7 +223,7 @@ static yk_status choose_mistral_text(yk_json root, const char *file, yk_model_co
   return YK_OK;
 }
 
-/* Where published files of the family have the text model. */
+/* The place of the text model in the published files of the family. */
 static yk_text_place text_place_of(yk_model_family family)
 {
   switch (family) {

@@ -1,5 +1,5 @@
-/* hf_gemma4.c - the keys of config.json for Gemma 4: two kinds of attention layers, and layers that read the cache of
- * others. */
+/* hf_gemma4.c - the keys of config.json for Gemma 4: heads of other widths in layers without a window, layers that read
+ * the KV cache of other layers, and embeddings of each layer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,8 @@ static yk_status read_widths(yk_json object, const char *label, const char *kv_h
                     config->head_dim);
 }
 
-/* transformers saves the widths of layers without a window as those of each of these layers. */
+/* per_layer_config, which transformers saves: an object for each layer without a window, by the layer's number, with
+ * the keys whose values differ from those of layers with a window. All these objects must give the same widths. */
 static yk_status read_overrides(const char *file, yk_json overrides, yk_model_config *config, yk_err *err)
 {
   static const char label[] = "config.json: per_layer_config";
@@ -60,7 +61,7 @@ yk_status yk_hf_read_gemma4_widths(yk_json root, const char *file, yk_model_conf
                      "global_head_dim", config, err);
 }
 
-/* The layers of per_layer_config are those without a window. */
+/* Requires that the keys of per_layer_config are the numbers of all layers without a window, and no others. */
 static yk_status check_overrides(yk_json root, const yk_model_config *config, yk_err *err)
 {
   const yk_json overrides = yk_json_get(root, overrides_key);
@@ -100,12 +101,12 @@ static yk_status read_shared(yk_json root, const char *file, yk_model_config *co
   return YK_OK;
 }
 
-/* Embeddings of each layer, of the ids of the vocabulary. */
+/* The size of the embeddings of each layer, whose vocabulary must be that of the model. */
 static yk_status read_layer_inputs(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   static const char vocab_key[] = "vocab_size_per_layer_input";
   int32_t vocab_size = 262144;
-  config->layer_input_size = 256; /* the class default, like the one before */
+  config->layer_input_size = 256; /* a class default, as is vocab_size above */
   YK_TRY(yk_json_get_i32(root, file, "hidden_size_per_layer_input", false, 0, YK_MAX_HIDDEN, &config->layer_input_size,
                          err));
   if (config->layer_input_size == 0) return YK_OK;
@@ -118,7 +119,7 @@ static yk_status read_layer_inputs(yk_json root, const char *file, yk_model_conf
 yk_status yk_hf_read_gemma4_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   if (!yk_family_is_gemma4(config->family)) return YK_OK;
-  config->window_tokens[config->n_layers - 1] = 0; /* the class sees to that */
+  config->window_tokens[config->n_layers - 1] = 0; /* the class gives its last layer full attention in every case */
   YK_TRY(read_layer_inputs(root, file, config, err));
   YK_TRY(check_overrides(root, config, err));
   return read_shared(root, file, config, err);

@@ -7,7 +7,7 @@
 static const char bos_key[] = "bos_token_id", eos_key[] = "eos_token_id";
 
 /* Ids of one key that are outside the vocabulary (-1 for none, or another model's ids). The model never generates them:
- * they are ignored, with one warning per key. Other negative numbers are no ids, and refused. */
+ * they are ignored, with one warning per key. Negative numbers other than -1 are an error. */
 typedef struct ignored_ids {
   yk_json first;
   size_t n;

@@ -12,7 +12,7 @@ static yk_status read_clamped(yk_json root, const char *file, yk_activation *out
   return yk_json_get_f32(root, file, "swiglu_limit", false, 1e-6, 1e6, &out->limit, err);
 }
 
-/* Names in transformers' ACT2FN. The FFN of every family but Nemotron-H is gated. */
+/* Names in transformers' ACT2FN. The FFN of every family is gated, except that of Nemotron-H. */
 yk_status yk_hf_read_activation(yk_json root, const char *file, yk_model_family family, yk_activation *out, yk_err *err)
 {
   static const struct {
@@ -43,7 +43,7 @@ yk_status yk_hf_read_activation(yk_json root, const char *file, yk_model_family 
                     key, name);
 }
 
-/* The class default of attention_bias. */
+/* Whether the class default of attention_bias is true. */
 static bool has_attention_bias(yk_model_family family)
 {
   return family == YK_FAMILY_GLM || family == YK_FAMILY_GLM4 || family == YK_FAMILY_SEED_OSS ||

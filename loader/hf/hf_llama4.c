@@ -6,7 +6,7 @@
 /* The class defaults. */
 enum { UNROTATED_INTERVAL = 4, CHUNK_TOKENS = 8192, FLOOR_SCALE = 8192, EXPERTS_PER_TOKEN = 1 };
 
-/* A list of n_layers flags, or of none: the key is then as if it were missing. */
+/* no_rope_layers: for each layer 1 if it rotates, else 0. An empty list is treated like a missing key. */
 static yk_status read_rotating(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   static const char key[] = "no_rope_layers";
@@ -25,7 +25,7 @@ static yk_status read_rotating(yk_json root, const char *file, yk_model_config *
   return YK_OK;
 }
 
-/* true and false, or, in older files, a number. */
+/* attn_temperature_tuning: a boolean, or in older files a number, where 0 is false. */
 static yk_status read_tuning(yk_json root, const char *file, bool *is_on, yk_err *err)
 {
   static const char key[] = "attn_temperature_tuning";
@@ -70,7 +70,7 @@ yk_status yk_hf_read_llama4_chunks(yk_json root, const char *file, yk_model_conf
   return YK_OK;
 }
 
-/* moe_layers, a list of layers, or each interleave_moe_layer_step-th layer. */
+/* The layers with experts: those of the list moe_layers, else every interleave_moe_layer_step-th layer. */
 static yk_status read_sparse_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   static const char key[] = "moe_layers";
@@ -93,7 +93,7 @@ static yk_status read_sparse_layers(yk_json root, const char *file, yk_model_con
   return YK_OK;
 }
 
-/* The sigmoids of the chosen experts' logits multiply their inputs. */
+/* The weight of a choice is the sigmoid of the expert's logit, and multiplies the expert's input. */
 yk_status yk_hf_read_llama4_experts(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_experts_config *x = &config->experts;

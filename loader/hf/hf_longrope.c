@@ -28,7 +28,7 @@ yk_status yk_hf_read_longrope(yk_json object, const char *label, int32_t n_pairs
 {
   yk_rope_config *rope = &config->rope;
   const double context = config->max_position_embeddings;
-  if (rope->original_max_positions < 2) /* the attention factor divides by its logarithm */
+  if (rope->original_max_positions < 2) /* the attention factor below divides by its logarithm */
     return yk_err_set(err, YK_E_FORMAT,
                       "%s: key \"original_max_position_embeddings\": expected at least 2 for longrope, found %g", label,
                       rope->original_max_positions);

@@ -1,4 +1,5 @@
-/* hf_nemotron.c - the keys of config.json of Nemotron-H and Nemotron-3: blocks, each of one sublayer, and Mamba2. */
+/* hf_nemotron.c - the keys of config.json for Nemotron-H and Nemotron-3: layers of a single sublayer, which the files
+ * call blocks, and Mamba2. */
 #include <math.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 
 static const char pattern_key[] = "hybrid_override_pattern", types_key[] = "layers_block_type";
 
-/* A kind of block: its letter in hybrid_override_pattern, its names in layers_block_type. */
+/* A kind of block: its letter in hybrid_override_pattern, and its names in layers_block_type. */
 typedef struct block_kind {
   char letter;
   const char *name, *older_name;
@@ -91,7 +92,7 @@ bool yk_hf_has_dense_blocks(const yk_model_config *config)
 
 /* ---- Mamba2 ------------------------------------------------------------------------------------------------------ */
 
-/* A key under its name, or that of an older version of the class. */
+/* The name of a key: that of an older version of the class if the file has it. */
 static const char *name_in(yk_json root, const char *name, const char *older_name)
 {
   return yk_json_get(root, older_name).doc ? older_name : name;
@@ -123,7 +124,7 @@ static yk_status read_mamba_sizes(yk_json root, const char *file, yk_mamba_confi
                     YK_MAMBA_TAPS);
 }
 
-/* transformers writes an infinity as {"__float__": "Infinity"}, other tools as the bare word. */
+/* transformers writes an infinity as {"__float__": "Infinity"}, other tools as the bare word Infinity. */
 static bool read_number(yk_json value, double *out)
 {
   const char *word = yk_json_string(yk_json_get(value, "__float__"));
@@ -134,6 +135,8 @@ static bool read_number(yk_json value, double *out)
   return yk_json_to_f64(value, out);
 }
 
+/* The limits of the step, from 0 to infinity without the key. transformers ignores the key: its smaller limit is
+ * time_step_min, and it has no larger one. */
 static yk_status read_limits(yk_json root, const char *file, yk_mamba_config *mamba, yk_err *err)
 {
   const char *key = name_in(root, "time_step_limit", "mamba_dt_limit");

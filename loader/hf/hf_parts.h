@@ -9,8 +9,8 @@
 /* The file of quantisation settings that messages name, whichever of the known files they come from. */
 #define YK_QUANTIZE_FILE "quantize_config.json"
 
-/* yk_hf_read_family - config->family from the first known class of "architectures"; without that key, from
- *   "model_type". Also the family's text_place. */
+/* yk_hf_read_family - config->family from the first known class of "architectures"; without classes, from
+ *   "model_type". Also sets text_place to that of the family's published files. */
 yk_status yk_hf_read_family(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
 /* yk_hf_read_activation - the FFN's activation and its parameters: the family's default unless the file names one. */
@@ -32,16 +32,17 @@ yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *confi
  *   max_position_embeddings and the rope's original_max_positions. n_pairs: half of the rotating elements of a head. */
 yk_status yk_hf_read_longrope(yk_json object, const char *label, int32_t n_pairs, yk_model_config *config, yk_err *err);
 
-/* yk_hf_read_llama4_layers - which layers of Llama 4 do not rotate, and how their scores grow; needs n_layers. */
+/* yk_hf_read_llama4_layers - Llama 4: is_unrotated of each layer, and score_growth of those layers; needs n_layers. */
 yk_status yk_hf_read_llama4_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
-/* yk_hf_read_llama4_chunks - which of its layers attend to chunks; needs the layers that do not rotate. */
+/* yk_hf_read_llama4_chunks - Llama 4: window_tokens and window_is_chunk; needs n_layers and is_unrotated. */
 yk_status yk_hf_read_llama4_chunks(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
-/* yk_hf_read_llama4_experts - config->experts of Llama 4. */
+/* yk_hf_read_llama4_experts - Llama 4: config->experts, without experts if no layer has any; needs n_layers. */
 yk_status yk_hf_read_llama4_experts(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
-/* yk_hf_read_experts - config->experts; needs family, n_layers and ffn_size. Zero for families without experts. */
+/* yk_hf_read_experts - config->experts; needs family, n_layers, ffn_size and the layer options, and for Nemotron-H the
+ *   blocks. n_experts stays 0 for models without experts. */
 yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
 /* yk_hf_read_latent - sizes of latent attention, head_dim, n_kv_heads and the layout of rotating pairs. */
@@ -51,21 +52,22 @@ yk_status yk_hf_read_latent(yk_json root, const char *file, yk_model_config *con
  *   delta nets. */
 yk_status yk_hf_read_delta(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
-/* yk_hf_read_gemma4_widths - Gemma 4: head_dim and n_kv_heads, which hold those of layers with a window, become local;
- *   those of the other layers take their place. */
+/* yk_hf_read_gemma4_widths - Gemma 4: moves head_dim and n_kv_heads, which the caller has read for layers with a
+ *   window, to config->local, and sets them to those of layers without a window. Also sets values_are_keys; needs
+ *   n_heads. */
 yk_status yk_hf_read_gemma4_widths(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
-/* yk_hf_read_gemma4_layers - Gemma 4: the layers that read the cache of others; needs the windows. Nothing for other
- *   families. */
+/* yk_hf_read_gemma4_layers - Gemma 4: n_kv_shared_layers, reader_ffn_size and layer_input_size; removes the window of
+ *   the last layer. Needs sizes and windows. No effect for other families. */
 yk_status yk_hf_read_gemma4_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
-/* yk_hf_read_blocks - n_layers, the parts of each layer, and which of them are Mamba2 or a mixture: Nemotron-H, whose
- *   blocks are one sublayer each.
- * yk_hf_has_dense_blocks - whether one of those blocks is a feed-forward network that every row passes. */
+/* yk_hf_read_blocks - Nemotron-H, whose layers are one sublayer each: n_layers, parts, mamba.layers and experts.layers.
+ * yk_hf_has_dense_blocks - whether one of those layers is a dense FFN. */
 yk_status yk_hf_read_blocks(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 bool yk_hf_has_dense_blocks(const yk_model_config *config);
 
-/* yk_hf_read_mamba - the other fields of config->mamba; needs n_layers. No effect without such layers. */
+/* yk_hf_read_mamba - the fields of config->mamba other than layers; needs n_layers and mamba.layers. No effect if no
+ *   layer is Mamba2. */
 yk_status yk_hf_read_mamba(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
 /* yk_hf_read_chatglm - sizes, biases, scales and rotation of the ChatGLM2 family, which has its own keys. */

@@ -6,7 +6,7 @@
 static const double theta_min = 1.5, theta_max = 1e15; /* YaRN divides by ln theta */
 static const double factor_min = 1e-3, factor_max = 1e6;
 
-/* Gemma 4: only the first pairs of a head rotate, with the frequencies that they have if all rotate. */
+/* Gemma 4: only the first pairs of a head rotate, with the frequencies of a rotation of all pairs. */
 static bool is_proportional(yk_json object, const yk_model_config *config)
 {
   const char *type = yk_json_string(yk_json_get(object, "rope_type"));
@@ -180,7 +180,7 @@ static yk_status read_rotary_dim(yk_json root, const char *file, const yk_model_
 {
   int32_t n = config->head_dim;
   YK_TRY(yk_json_get_i32(root, file, "rotary_dim", false, 2, config->head_dim, &n, err));
-  *factor = nextafter((double)n / config->head_dim, 1); /* times head_dim: n or more, before the cut to an integer */
+  *factor = nextafter((double)n / config->head_dim, 1); /* head_dim * factor is then truncated to n, not to n - 1 */
   return YK_OK;
 }
 
@@ -328,7 +328,7 @@ yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *confi
   *rope = yk_hf_rope_default(config->max_position_embeddings);
   config->max_model_tokens = config->max_position_embeddings;
   if (config->family == YK_FAMILY_NEMOTRON_H) return YK_OK;   /* nothing rotates */
-  if (config->family == YK_FAMILY_MIXTRAL) rope->theta = 1e6; /* its class default, as the next one */
+  if (config->family == YK_FAMILY_MIXTRAL) rope->theta = 1e6; /* a class default, as all below */
   if (config->family == YK_FAMILY_ERNIE4_5 || config->family == YK_FAMILY_ERNIE4_5_MOE) rope->theta = 5e5;
   if (yk_family_is_llama4(config->family)) {
     rope->theta = 5e5;

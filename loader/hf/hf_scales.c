@@ -18,7 +18,7 @@ static yk_status read_granite_scales(yk_json root, const char *file, yk_model_co
   return YK_OK;
 }
 
-/* "vision": tokens of images attend to each other in both directions, which text alone has none of. */
+/* "vision" concerns only tokens of images, which attend to each other in both directions; text has none. */
 static yk_status refuse_bidirectional(yk_json root, const char *file, const yk_model_config *config, yk_err *err)
 {
   static const char key[] = "use_bidirectional_attention";
@@ -27,7 +27,7 @@ static yk_status refuse_bidirectional(yk_json root, const char *file, const yk_m
   return yk_hf_require_unset(root, file, key, err);
 }
 
-/* Read Gemma's scale of scores and cap of logits. The embedding's factor is the root of its size. */
+/* Gemma's scale of scores and cap of logits; a cap of scores is refused. embed_scale is the root of hidden_size. */
 static yk_status read_gemma_scales(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   double scalar = 256; /* the class default */

@@ -71,7 +71,8 @@ typedef enum yk_model_family {
   YK_FAMILY_LLAMA4_VL /* the text part of a model that also reads images, as published */
 } yk_model_family;
 
-/* Where files have the text model: by itself, or as a part of a model of more parts. */
+/* The place of the text model in the files, which determines the prefix of its tensors' names: the files hold the text
+ * model alone, or other parts, for images or sound, too. */
 typedef enum yk_text_place {
   YK_TEXT_ALONE,         /* model.layers, lm_head */
   YK_TEXT_IN_MODEL,      /* model.language_model.layers, lm_head */
@@ -102,7 +103,7 @@ typedef struct yk_rope_config {
   /* longrope: [pairs] divisors of the frequencies in contexts of up to original_max_positions, and in longer ones */
   float short_divisors[YK_MAX_HEAD_DIM / 2], long_divisors[YK_MAX_HEAD_DIM / 2];
   bool truncate; /* yarn: round the bounds of the ramp to whole dimensions; default true */
-  double share;  /* proportional: of the pairs, the first, that rotate; the others have frequency 0. 1 otherwise */
+  double share;  /* proportional: fraction of pairs, the first ones, that rotate; others have frequency 0. Else 1 */
 } yk_rope_config;
 
 /* Multi-head latent attention: the projections of DeepSeek-V2, section 2.1. Its norms have a separate epsilon. */
@@ -173,7 +174,7 @@ typedef struct yk_experts_config {
   int32_t top_k;           /* experts per row */
   int32_t ffn_size;        /* of one expert */
   int32_t shared_ffn_size; /* of the shared expert, which processes every row; 0: no shared expert */
-  int32_t latent_size;  /* of the experts' inputs and results, which are projections of those of the layer; 0: hidden */
+  int32_t latent_size;  /* of the experts' inputs and results, between two projections (kernels/mixture.h); 0: hidden */
   bool has_shared_gate; /* the shared expert's output is multiplied by the sigmoid of a linear layer's output */
   bool has_biases;      /* of the router and of the experts' projections */
   bool is_interleaved;  /* a module has the outputs of gate and up alternately: those of gate are the even ones */
@@ -182,10 +183,11 @@ typedef struct yk_experts_config {
   int32_t n_groups, top_groups;
   yk_expert_group_score group_score;
   bool normalise;
-  bool weighs_inputs; /* weights multiply the inputs of experts, not their results */
+  bool weighs_inputs; /* the weight of a choice multiplies the expert's input, not the result */
   float scale;
-  /* Beside the experts, layers with experts have their dense FFN. Each of the two results has a norm, and so have the
-   * experts' inputs and the router's, all of the residual; each expert has a factor of its weight. */
+  /* Layers with experts have a dense FFN too, and add both results (runtime/model/ffn_branches.c). The dense FFN, the
+   * experts and the router have a norm each before them, and both results one after; each expert has a factor on the
+   * weights of its choices. */
   bool has_branches;
   bool layers[YK_MAX_LAYERS]; /* [n_layers] whether a layer has experts */
 } yk_experts_config;
@@ -209,18 +211,18 @@ static inline int64_t yk_delta_config_channels(const yk_delta_config *delta)
 typedef struct yk_mamba_config {
   int32_t n_heads; /* 0: no layer has Mamba2; a multiple of n_groups */
   int32_t n_groups, head_dim, state_size;
-  float min_step, max_step;
+  float min_step, max_step;       /* limits of the time step; max_step may be infinite */
   bool has_conv_bias, has_biases; /* of the convolution; of the projections */
   bool layers[YK_MAX_LAYERS];     /* [n_layers] whether a layer is Mamba2 */
 } yk_mamba_config;
 
-/* yk_mamba_config_width - elements of all heads. */
+/* yk_mamba_config_width - elements of z or x of all heads. Thread: any. */
 static inline int64_t yk_mamba_config_width(const yk_mamba_config *mamba)
 {
   return (int64_t)mamba->n_heads * mamba->head_dim;
 }
 
-/* yk_mamba_config_channels - channels of the convolution of all groups: x, b and c. */
+/* yk_mamba_config_channels - channels of the convolution of all groups: x, b and c. Thread: any. */
 static inline int64_t yk_mamba_config_channels(const yk_mamba_config *mamba)
 {
   return yk_mamba_config_width(mamba) + 2 * (int64_t)mamba->n_groups * mamba->state_size;
@@ -249,18 +251,18 @@ typedef struct yk_attention_widths {
 
 typedef struct yk_model_config {
   yk_model_family family;
-  yk_text_place text_place; /* the class's form, until the files show theirs (loader/text_names.h) */
+  yk_text_place text_place; /* of published files; opening a checkpoint sets that of its files (loader/text_names.h) */
   int32_t vocab_size, hidden_size;
-  int32_t ffn_size;        /* of layers without experts; 0 where every layer has experts, or no network */
+  int32_t ffn_size;        /* channels of dense FFNs; may be 0 if no layer has one */
   int32_t reader_ffn_size; /* of layers that read another layer's cache (yk_model_config_kv_layer); 0: ffn_size */
   int32_t n_layers;
   int32_t n_heads;
-  /* yk_attention_widths of every layer but those that local is for: see yk_model_config_widths */
+  /* Those of yk_attention_widths for layers without a window, or for all layers: see yk_model_config_widths */
   int32_t n_kv_heads, head_dim, rotary_dim;
-  yk_attention_widths local;  /* of layers with a window; head_dim 0: as of the others */
-  int32_t n_kv_shared_layers; /* last layers, which read the cache of the last layer of their kind before them */
+  yk_attention_widths local;  /* of layers with a window; head_dim 0: the same as the other layers */
+  int32_t n_kv_shared_layers; /* number of last layers that read other layers' KV caches: yk_model_config_kv_layer */
   bool values_are_keys;       /* values of layers without a window are their keys before norm and rotation */
-  int32_t layer_input_size;   /* elements of the embedding that each layer has of each token; 0: none */
+  int32_t layer_input_size;   /* elements of each layer's separate embedding of a token; 0: none */
   yk_latent_config latent;
   int32_t max_position_embeddings;
   int32_t max_model_tokens; /* longest context: max_position_embeddings, or the context extended by rope scaling */
@@ -278,7 +280,7 @@ typedef struct yk_model_config {
   bool value_norms;         /* per-head RMSNorm of v, without weights */
   bool attention_gates;     /* q_proj has for each head its query, then a gate: results are multiplied by its sigmoid */
   bool result_norms;        /* the results of attention and FFN are normalised before they are added */
-  bool layer_scalars;       /* each layer has a factor of its result, the residual after its FFN */
+  bool layer_scalars;       /* each layer has a factor on the residual after its last sublayer */
   bool attention_sinks;     /* each query head has a number that counts in its softmax as a score without a value */
   float norm_offset;        /* added to the stored weights of norms: 1, or 0; not for the norm of a gated delta net */
   yk_dtype dtype;           /* of activations: torch_dtype or dtype; float16 if missing */
@@ -288,10 +290,10 @@ typedef struct yk_model_config {
   yk_rope_config local_rope;
   bool rotary_interleaved;              /* elements 2i and 2i + 1 are a pair; else i and i + rotary_dim / 2 */
   int32_t window_tokens[YK_MAX_LAYERS]; /* [n_layers] keys that a row attends to, including itself; 0: all */
-  bool window_is_chunk;                 /* a row attends to its chunk of window_tokens keys, up to itself */
+  bool window_is_chunk;                 /* a row attends to the keys of its chunk of window_tokens, up to itself */
   bool is_unrotated[YK_MAX_LAYERS];     /* [n_layers] q and k of a layer do not rotate */
   yk_score_growth score_growth;         /* of attention scores with the position of the query */
-  bool growth_is_unrotated;             /* the growth is that of layers that do not rotate */
+  bool growth_is_unrotated;             /* score_growth applies only to layers that do not rotate */
   float attention_scale;                /* factor on products of queries and keys; 0: 1 / sqrt(head_dim) */
   float embed_scale;                    /* factor on embedding rows: scale_emb, else 1 */
   bool rounds_embed_scale;              /* the factor is rounded to the type of the activations */
@@ -310,15 +312,16 @@ typedef struct yk_model_config {
   yk_pooling_config pooling;
 } yk_model_config;
 
-/* yk_model_config_widths - the widths of a layer's attention. */
+/* yk_model_config_widths - the widths of a layer's attention. Thread: any, as all below. */
 static inline yk_attention_widths yk_model_config_widths(const yk_model_config *config, int32_t layer)
 {
   if (config->window_tokens[layer] > 0 && config->local.head_dim > 0) return config->local;
   return (yk_attention_widths){config->n_kv_heads, config->head_dim, config->rotary_dim};
 }
 
-/* yk_model_config_kv_layer - the layer whose cache a layer reads: itself, or, for the last n_kv_shared_layers, the last
- * one before these that has a window too, or none. */
+/* yk_model_config_kv_layer - the layer whose KV cache a layer reads. For the last n_kv_shared_layers layers: the last
+ * layer before them that has a window if this layer has one, and has none if not; otherwise, and if there is no such
+ * layer, the layer itself. */
 static inline int32_t yk_model_config_kv_layer(const yk_model_config *config, int32_t layer)
 {
   const int32_t first_shared = config->n_layers - config->n_kv_shared_layers;
@@ -341,13 +344,13 @@ static inline bool yk_model_has_states(const yk_model_config *config)
   return config->delta.n_key_heads > 0 || config->mamba.n_heads > 0;
 }
 
-/* yk_layer_is_recurrent - whether a layer has such a state. */
+/* yk_layer_is_recurrent - whether a layer keeps a recurrent state per sequence. */
 static inline bool yk_layer_is_recurrent(const yk_model_config *config, int32_t layer)
 {
   return config->delta.layers[layer] || config->mamba.layers[layer];
 }
 
-/* yk_model_config_norms_heads - whether the q and k of a layer are normalised per head. */
+/* yk_model_config_norms_heads - whether a layer has per-head norms of q and k, with weights or without. */
 static inline bool yk_model_config_norms_heads(const yk_model_config *config, int32_t layer)
 {
   return config->qk_norm && !(config->qk_norm_is_plain && config->is_unrotated[layer]);
@@ -417,8 +420,8 @@ static inline bool yk_family_is_ministral3(yk_model_family family)
   return family == YK_FAMILY_MINISTRAL3 || family == YK_FAMILY_MINISTRAL3_VL;
 }
 
-/* yk_family_has_parts - whether the files of a family may hold parts other than the text model, whose keys are then
- * those of "text_config". */
+/* yk_family_has_parts - whether the files of a family may hold parts other than the text model. If config.json has the
+ * object "text_config", the keys of the text model are those of this object. */
 static inline bool yk_family_has_parts(yk_model_family family)
 {
   switch (family) {

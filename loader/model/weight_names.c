@@ -267,7 +267,8 @@ static const char *name_of(yk_model_family family, yk_weight_role role)
 
 static const char text_model[] = "model.";
 
-/* The texts in place of "model." before the names of the text model, and before the head's name. */
+/* For each place: the text that replaces "model." in a name of the tables above, and the text before a name without
+ * "model.", which is the head's. */
 static const struct {
   const char *model, *head;
 } text_places[YK_N_TEXT_PLACES] = {[YK_TEXT_ALONE] = {"model.", ""},
@@ -275,7 +276,7 @@ static const struct {
                                    [YK_TEXT_IN_BACKBONE] = {"backbone.", ""},
                                    [YK_TEXT_OUTSIDE_MODEL] = {"language_model.model.", "language_model."}};
 
-/* name: of a table of this file. Returns the number of bytes. */
+/* Writes a name of the tables above as it is at config->text_place. Returns the number of bytes, as snprintf does. */
 static int put_name(const yk_model_config *config, const char *name, char out[YK_WEIGHT_NAME_BYTES])
 {
   const size_t n = strlen(text_model);
@@ -403,7 +404,7 @@ int64_t yk_weight_head_norm_size(const yk_model_config *config, yk_weight_role r
   return config->row_norms ? n_heads * widths.head_dim : widths.head_dim;
 }
 
-/* A role of the attention of a layer, or of what replaces it. */
+/* Whether a layer has a role of attention or of the sublayer in its place, or a role of the whole layer. */
 static bool is_in_attention(const yk_model_config *config, yk_weight_role role, int layer)
 {
   const bool is_delta = config->delta.layers[layer], is_mamba = config->mamba.layers[layer];
@@ -452,7 +453,7 @@ static bool is_in_attention(const yk_model_config *config, yk_weight_role role, 
   }
 }
 
-/* A role of the feed-forward network of a layer. */
+/* Whether a layer has a role of a dense FFN or a mixture. */
 static bool is_in_ffn(const yk_model_config *config, yk_weight_role role, int layer)
 {
   const yk_experts_config *x = &config->experts;

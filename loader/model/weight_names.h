@@ -69,15 +69,15 @@ typedef enum yk_weight_role {
   YK_ROLE_MAMBA_OUT,             /* linear heads * head_dim -> hidden */
   YK_ROLE_EXPERTS_IN,            /* linear hidden -> latent_size; this and the next one: mixtures with latent_size */
   YK_ROLE_EXPERTS_OUT,           /* linear latent_size -> hidden */
-  YK_ROLE_EXPERT_GATE,           /* linear hidden -> expert ffn; this and the following roles: one per expert */
-  YK_ROLE_EXPERT_UP,             /* linear hidden -> expert ffn */
-  YK_ROLE_EXPERT_DOWN,           /* linear expert ffn -> hidden */
+  YK_ROLE_EXPERT_GATE,           /* linear hidden, or latent_size, -> expert ffn; from here on: one per expert */
+  YK_ROLE_EXPERT_UP,             /* likewise */
+  YK_ROLE_EXPERT_DOWN,           /* linear expert ffn -> hidden, or latent_size */
   YK_N_ROLES
 } yk_weight_role;
 
 /* yk_weight_name - the module's name, without ".weight" or ".qweight": "model.layers.3.self_attn.q_proj".
- *   config: its family and text_place. layer is ignored for roles that exist once; for expert roles the name is that of
- *   expert 0. Roles whose outputs are one tensor (q, k, v; gate, up) share a name. */
+ *   Reads only family and text_place of config. layer is ignored for roles that exist once; for expert roles the name
+ *   is that of expert 0. Roles whose outputs are one tensor (q, k, v; gate, up) share a name. Thread: any. */
 void yk_weight_name(const yk_model_config *config, yk_weight_role role, int layer, char out[YK_WEIGHT_NAME_BYTES]);
 
 /* yk_weight_name_of_expert - the same for an expert; expert is ignored for other roles. */
@@ -122,17 +122,21 @@ typedef struct yk_weight_module {
   bool has_bias;
 } yk_weight_module;
 
-/* yk_weight_module_of - the module of a linear role in a layer, which is ignored for roles that exist once. */
+/* yk_weight_module_of - the module of a linear role; layer is ignored for roles that exist once.
+ *   Thread: any. */
 yk_weight_module yk_weight_module_of(const yk_model_config *config, yk_weight_role role, int layer);
 
-/* yk_weight_layer_prefix - the beginning of the names of a layer's tensors, before the layer's number. */
+/* yk_weight_layer_prefix - the beginning of the names of layers' tensors, before the layer's number: "model.layers.".
+ *   Reads only family and text_place of config. Thread: any. */
 void yk_weight_layer_prefix(const yk_model_config *config, char out[YK_WEIGHT_NAME_BYTES]);
 
-/* yk_weight_within_text - the name within the text model ("layers.3.mlp.up_proj") of a module or tensor, at whichever
- *   yk_text_place the files have it; NULL: it is not within a text model, as for every name of ChatGLM. Thread: any. */
+/* yk_weight_within_text - the rest of a module's or tensor's name after the prefix of the text model
+ *   ("layers.3.mlp.up_proj"), for every yk_text_place; a pointer into name. NULL: name has none of these prefixes, as
+ *   in ChatGLM. Thread: any. */
 const char *yk_weight_within_text(const char *name);
 
-/* yk_weight_within_layer - likewise the name within its layer ("mlp.up_proj"); NULL: not in a layer. Thread: any. */
+/* yk_weight_within_layer - likewise the rest after the layer's number ("mlp.up_proj"); NULL: name is not that of a
+ *   layer. Thread: any. */
 const char *yk_weight_within_layer(const char *name);
 
 /* yk_weight_share_module - whether two roles are outputs of the same module, and so have the same name. Thread: any. */
@@ -157,7 +161,8 @@ static inline bool yk_weight_is_bare(yk_weight_role role)
   }
 }
 
-/* yk_weight_layer - the layer that a tensor with this name belongs to (INT32_MAX for larger numbers); -1: none. */
+/* yk_weight_layer - the number of the layer of a tensor with this name (INT32_MAX for larger numbers); -1: none. Reads
+ *   only family and text_place of config. Thread: any. */
 int32_t yk_weight_layer(const yk_model_config *config, const char *tensor);
 
 #endif

@@ -21,7 +21,7 @@ bool yk_cut_character_extend(yk_cut_character *at, const char *text, size_t n_by
   return true;
 }
 
-/* The number of tokens that are not whole characters; their ids in ids unless it is NULL. */
+/* Returns the number of tokens for yk_cut_tokens; writes their ids to ids unless it is NULL. */
 static size_t list_ids(const yk_token_bytes *tokens, int32_t *ids)
 {
   size_t n = 0, n_bytes;

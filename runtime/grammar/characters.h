@@ -1,34 +1,36 @@
-/* characters.h - outputs of a constraint are UTF-8. The grammar library permits byte tokens that form surrogates, and
- * after some texts overlong forms; these tokens are removed from its masks. */
+/* characters.h - keeps constrained outputs valid UTF-8. The grammar library permits byte tokens that form surrogates,
+ * and after some texts overlong forms; the functions here remove these tokens from its masks. */
 #ifndef YK_GRAMMAR_CHARACTERS_H
 #define YK_GRAMMAR_CHARACTERS_H
 
 #include "text/token_bytes.h"
 
-/* The character at the end of an output, of which some bytes are missing. Zero: the output ends between characters. */
+/* The incomplete character at the end of an output. Zero: the output ends between characters. */
 typedef struct yk_cut_character {
-  unsigned char lead;
-  unsigned char n_bytes; /* that are there */
+  unsigned char lead;    /* its first byte */
+  unsigned char n_bytes; /* bytes of it that the output has: 0 to 3 */
 } yk_cut_character;
 
-/* Tokens that are not whole characters. */
+/* The tokens of a vocabulary whose bytes are not a sequence of whole UTF-8 characters. */
 typedef struct yk_cut_tokens {
   int32_t *ids; /* [n], ascending */
   size_t n;
-  uint32_t *mask; /* [(n_ids + 31) / 32]: the ids as bits */
-  size_t n_words;
+  uint32_t *mask; /* [n_words] the same ids as bits: id % 32 of word id / 32 */
+  size_t n_words; /* (n_ids + 31) / 32 */
 } yk_cut_tokens;
 
-/* yk_cut_tokens_create - tokens without bytes are not among them. Errors: YK_E_NOMEM; *out is then empty. */
+/* yk_cut_tokens_create - finds these tokens; tokens without bytes, such as special tokens, are not among them. The
+ *   caller frees *out with yk_cut_tokens_free. Errors: YK_E_NOMEM; *out is then empty. Thread: any. */
 yk_status yk_cut_tokens_create(const yk_token_bytes *tokens, yk_cut_tokens *out, yk_err *err);
 void yk_cut_tokens_free(yk_cut_tokens *cut);
 
-/* yk_cut_character_extend - the output continues with text [n_bytes]. False: the output is not UTF-8 then, and *at is
- *   undefined. */
+/* yk_cut_character_extend - updates *at for text [n_bytes] that is appended to the output. False: the output is then
+ *   not valid UTF-8, and *at is undefined. Thread: any. */
 bool yk_cut_character_extend(yk_cut_character *at, const char *text, size_t n_bytes);
 
-/* yk_cut_tokens_exclude - clear the bits of words [n_words] whose ids cannot follow: tokens that are not UTF-8 behind
- *   the output, and within a character every other id. Thread: any, for any number of outputs at once. */
+/* yk_cut_tokens_exclude - clears the bits in words [cut->n_words] of ids that cannot follow an output that ends with
+ *   `at`: tokens whose bytes would make the output invalid UTF-8, and, within a character, all ids that are not in cut.
+ *   Thread: any; calls with different words may run at the same time. */
 void yk_cut_tokens_exclude(const yk_cut_tokens *cut, const yk_token_bytes *tokens, yk_cut_character at,
                            uint32_t *words);
 

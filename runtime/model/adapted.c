@@ -9,7 +9,7 @@ typedef struct part_place {
   yk_weight_role role;
   yk_range k, n;
   int32_t *outputs; /* [size of n] rows of B, or NULL: n */
-  bool has_offset;  /* the module's input is x with an offset, whose product is part of the bias (x_offset) */
+  bool has_offset;  /* weight.x_offset is given: the module's input has an offset, whose product is part of the bias */
 } part_place;
 
 struct yk_adapted_layer {

@@ -20,7 +20,7 @@ struct yk_sublayer {
   yk_linear *qkv;
   yk_row_parallel o;
   yk_kv_layer kv;        /* k_staging and v_staging are not set: see cache_of */
-  bool reads_other;      /* kv is that of another layer, which writes it and owns its memory */
+  bool reads_other;      /* another layer writes kv and owns its memory */
   int64_t staging_bytes; /* staging pages of K, and as many of V; 0: the device needs none */
   bool norms_follow;     /* the rotation */
   bool norms_values;
@@ -92,7 +92,7 @@ static int64_t q_width(const yk_head_layout *heads)
   return (int64_t)heads->n_q_heads * heads->head_dim;
 }
 
-/* K or V of a block in the layer's cache, its own or another one's, in bytes. */
+/* Bytes of K, or of V, of one block in the KV cache that the layer reads. */
 static int64_t half_kv_bytes(const yk_head_layout *heads, yk_kv_format format, yk_dtype dtype)
 {
   return heads->n_kv_heads * yk_kv_page_bytes(format, dtype, heads->head_dim);
@@ -159,7 +159,7 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
   return YK_OK;
 }
 
-/* The elements of a layer's heads that rotate with each other. */
+/* The layout of rotating pairs in a layer's heads. */
 typedef struct rotation {
   yk_attention_widths widths;
   bool is_interleaved;
@@ -257,7 +257,7 @@ static yk_status load_channels(const yk_rank_loader *loader, const yk_head_layou
   return status;
 }
 
-/* The layer whose cache a layer reads is in the same stage, and loaded before: see divide_layers in model_build.c. */
+/* The owner of the cache is an earlier layer of the same stage (divide_layers in model_build.c), so it is loaded. */
 static void share_cache(const yk_rank_loader *loader, int32_t layer, yk_sublayer *a)
 {
   const int32_t owner = yk_model_config_kv_layer(loader->source.config, layer);
@@ -336,7 +336,7 @@ static yk_kv_layer cache_of(const yk_sublayer *a, const yk_sublayer_step *s)
   return kv;
 }
 
-/* The table of the layer's rotation; NULL: none. */
+/* The layer's table of cosines and sines; NULL: q and k do not rotate. */
 static const float *rope_of(const yk_sublayer *a, const yk_sublayer_step *s)
 {
   if (a->is_unrotated) return NULL;

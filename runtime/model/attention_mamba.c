@@ -1,4 +1,4 @@
-/* attention_mamba.c - Mamba2 in the place of attention: see kernels/mamba.h.
+/* attention_mamba.c - Mamba2 in the place of attention (kernels/mamba.h): y = out_proj(mamba(in_proj(x))).
  *
  * A rank owns whole groups with all their heads, so that the norm of a group needs no other rank; a rank beyond the
  * number of groups owns none. in_proj is column-parallel, out_proj row-parallel. */
@@ -19,8 +19,8 @@ struct yk_sublayer {
   float *conv_w, *conv_bias, *rate, *dt_bias, *skip, *norm_w; /* conv_bias may be NULL */
   float min_step, max_step;
   yk_recurrent_states states;
-  /* Offsets within the scratch, which begins with the projected rows: the operation's scratch, its results, and the
-   * scratch of out. */
+  /* Offsets within the scratch, which begins with the rows of in_proj: of the scratch of the operation mamba, its
+   * results, and the scratch of out. */
   int64_t inner_offset_bytes, results_offset_bytes, out_offset_bytes;
 };
 
@@ -50,7 +50,7 @@ static yk_mamba_layout layout_of(const yk_rank_source *source)
 
 enum { PART_Z, PART_X, PART_B, PART_C, PART_DT, N_PARTS, N_CONVOLVED = 3 };
 
-/* The rank's outputs of in_proj, in the order of the columns of the operation's x. */
+/* The rank's outputs of in_proj, in the order of the columns of yk_mamba_args.x. */
 static void find_parts(const yk_rank_source *source, yk_range parts[N_PARTS])
 {
   const yk_mamba_config *mamba = &source->config->mamba;
@@ -64,7 +64,8 @@ static void find_parts(const yk_rank_source *source, yk_range parts[N_PARTS])
   parts[PART_DT] = shifted(heads, 2 * width + 2 * states);
 }
 
-/* Devices cut 4-bit weights at whole words only: other ranges, as of dt with one output per head, become floats. */
+/* Devices cut 4-bit weights at whole words only. Parts with other ranges, such as dt with one output per head, are
+ * converted to 16-bit floats. */
 static yk_status specify(const yk_rank_source *source, int32_t layer, projections *out, yk_err *err)
 {
   enum { WORD_OUTPUTS = 8 };
@@ -133,7 +134,8 @@ static float element(const yk_vector_view *view, int64_t i)
   return yk_dtype_load(view->dtype, &bits, 0);
 }
 
-/* to [n_steps, size of all ranges] := for each element of the ranges its n_steps numbers in the checkpoint. */
+/* Uploads the ranges of a vector [elements, n_steps] transposed, to `to` float32 [n_steps, elements of all ranges].
+ * is_log: the checkpoint has logarithms, and their exponentials are uploaded. */
 static yk_status load_ranges(const yk_rank_loader *loader, const yk_vector_view *view, const yk_range *ranges,
                              int n_ranges, int n_steps, bool is_log, float **to, yk_err *err)
 {
@@ -168,7 +170,7 @@ static yk_status load_convolution(const yk_rank_loader *loader, int32_t layer, y
   return load_ranges(loader, &view, parts, N_CONVOLVED, 1, false, &a->conv_bias, err);
 }
 
-/* The vectors of the rank's heads, and the norm's. */
+/* The vectors with an element per head, and the weights of the norm: the rank's share of each. */
 static yk_status load_vectors(const yk_rank_loader *loader, int32_t layer, yk_sublayer *a, yk_err *err)
 {
   const yk_mamba_config *mamba = &loader->source.config->mamba;

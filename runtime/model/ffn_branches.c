@@ -1,9 +1,10 @@
-/* ffn_branches.c - a mixture of experts beside a dense feed-forward network (Gemma 4). Both read the residual x:
+/* ffn_branches.c - a mixture of experts beside a dense feed-forward network (Gemma4TextDecoderLayer of transformers).
+ * Both read the residual x:
  *
- *   y = norm(dense(norm(x))) + norm(experts(norm(x), chosen by router(norm(x))))
+ *   y = norm(dense(norm(x))) + norm(experts(norm(x), choices of router(norm(x))))
  *
- * Each of the norms has weights of its own. Those of the results need the sums over all ranks, so the ranks add up each
- * result, and y is complete on every rank. */
+ * Each norm has separate weights; the weights of the router's norm are router.scale / sqrt(hidden). The norms of the
+ * results need sums over all ranks, so each result has an all-reduce, and y is complete on every rank. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -13,8 +14,8 @@
 struct yk_sublayer {
   yk_sublayer *dense, *experts;
   void *dense_result_w, *experts_w, *experts_result_w, *router_w; /* act [hidden] */
-  /* Offsets within the scratch, which begins with y: rows of the router, then of the experts' result; the scratch of
-   * both parts. */
+  /* Offsets within the scratch, which begins with y: of rows for the router's inputs, and later for the experts'
+   * result; of the scratch that both networks use, one after the other. */
   int64_t rows_offset_bytes, inner_offset_bytes;
 };
 
@@ -68,7 +69,7 @@ static yk_status normalise(const yk_sublayer_step *s, void *y, const void *x, co
   return YK_OK;
 }
 
-/* y: the sum over ranks of the result in s->y, normalised. */
+/* y = rms_norm(sum over ranks of s->y, w). */
 static yk_status finish(yk_sublayer_step *s, void *y, const void *w, yk_err *err)
 {
   const int64_t count = (int64_t)s->batch->n_tokens * s->hidden;

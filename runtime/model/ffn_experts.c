@@ -17,9 +17,9 @@
 struct yk_sublayer {
   yk_linear *router;                 /* float32 outputs */
   float *choice_bias;                /* [n_experts] or NULL */
-  float *expert_scales;              /* likewise */
+  float *expert_scales;              /* [n_experts] or NULL */
   yk_linear *gate_up, *down;         /* one matrix per expert of the rank; NULL on a rank without experts */
-  yk_linear *latent_in, *latent_out; /* of latent experts; NULL as gate_up */
+  yk_linear *latent_in, *latent_out; /* NULL without latent experts, and on a rank without experts */
   yk_gated_ffn shared;
   int64_t *counts; /* [n_experts] rows since the start; NULL except on rank 0 */
   int32_t n_experts;
@@ -103,7 +103,8 @@ static yk_status specify_router(const yk_rank_source *source, int32_t layer, yk_
   return yk_rank_column_part(source, &score, (yk_range){0, 1}, &out->parts[1], err);
 }
 
-/* The parts of both layers in order: gate, up, down; or up, down. */
+/* The number of parts of gate_up and down, which the functions below number in this order: gate if the experts have
+ * one, up, down. */
 static int n_experts_parts(const projections *p)
 {
   return p->gate_up.n_parts + p->down.n_parts;
@@ -120,7 +121,7 @@ static yk_weight_role role_of_part(const projections *p, int index)
   return roles[index + 3 - n_experts_parts(p)];
 }
 
-/* views: [3, experts - 1] for the rank's experts after the first; NULL to compute sizes only. */
+/* views: [parts, experts - 1] for the rank's experts after the first; NULL to compute sizes only. */
 static yk_status specify(const yk_rank_source *source, int32_t layer, yk_weight_view *views, projections *out,
                          yk_err *err)
 {
@@ -140,8 +141,8 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, yk_weight_
   return YK_OK;
 }
 
-/* The projections around latent experts, whole on every rank with experts: each rank projects its partial sum of the
- * experts' results, and the ranks add up the projections. */
+/* The projections before and after latent experts. Every rank with experts has both whole: it projects its partial sum
+ * of the experts' results, and the all-reduce of the layer adds up the ranks' projections. */
 static yk_status specify_latent(const yk_rank_source *source, int32_t layer, yk_linear_spec *in, yk_linear_spec *out,
                                 yk_err *err)
 {

@@ -73,8 +73,8 @@ yk_status yk_gated_order_channels(yk_linear_spec *gate_up, const yk_linear_spec 
   return YK_OK;
 }
 
-/* The channels that the rank's inputs of down are, in the order of the first part's outputs; NULL: those of down's k.
- * The caller frees *out. */
+/* *out: the channel of each of the rank's inputs of down, in the order of the first part's outputs; NULL: the channels
+ * are down's k. The caller frees *out. */
 static yk_status channels_of(const projections *p, int32_t **out, yk_err *err)
 {
   const yk_linear_part *gate = &p->gate_up.parts[0], *down = &p->down.parts[0];

@@ -1,7 +1,7 @@
-/* ffn_gated.h - a feed-forward network, gated, down(f(gate(x)) * up(x)), or without a gate, down(f(up(x))): the network
- * of a dense layer, or the shared expert of a mixture.
+/* ffn_gated.h - a feed-forward network with a gate, down(f(gate(x)) * up(x)), or without one, down(f(up(x))): the
+ * network of a dense layer, or the shared expert of a mixture.
  *
- * gate and up are column-parallel, down row-parallel. Below, gate_up without a gate has up alone. A rank may hold any
+ * gate and up are column-parallel, down row-parallel. Without a gate, gate_up below is up alone. A rank may hold any
  * set of the channels between them. If the groups of down are not runs of neighbouring inputs, the rank takes the
  * channels that its share of the sorted inputs lists, in that order, so that the input of down needs no reordering. */
 #ifndef YK_MODEL_FFN_GATED_H
@@ -10,7 +10,7 @@
 #include "model/layer.h"
 #include "model/row_parallel.h"
 
-/* yk_ffn_n_inner - parts before the activation: gate and up, or up alone. */
+/* yk_ffn_n_inner - number of parts of gate_up: 2, or 1 without a gate. Thread: any. */
 static inline int yk_ffn_n_inner(const yk_activation *activation)
 {
   return activation->is_gated ? 2 : 1;

@@ -24,7 +24,7 @@ static layer_kinds kinds_of(const yk_model_config *config, int32_t layer)
   return kinds;
 }
 
-/* Adds the part behind the FFN, which has the FFN's scratch. */
+/* Adds the bytes of layer_input.c to *out. It runs after the FFN, and in the same scratch. */
 static yk_status measure_input(const yk_rank_source *source, int32_t layer, yk_layer_bytes *out, yk_err *err)
 {
   yk_sublayer_bytes input;

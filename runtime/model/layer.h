@@ -1,5 +1,5 @@
-/* layer.h - the parts of a transformer layer: an attention and a feed-forward network (FFN), each of a kind; in some
- * families a layer has one of the two.
+/* layer.h - the parts of a transformer layer: an attention and a feed-forward network (FFN), each of a kind, or in some
+ * families one of the two alone.
  *
  * Both are sublayers with one interface: they read the normalised hidden rows and write this rank's partial result,
  * which the layer then sums over ranks (model.c). A new kind is a file with a yk_sublayer_kind, and a line in layer.c
@@ -27,7 +27,7 @@ typedef struct yk_sublayer_bytes {
 
 typedef struct yk_layer_bytes {
   int64_t norms;
-  yk_sublayer_bytes attention, ffn; /* ffn: with the part that adds the layer's embeddings */
+  yk_sublayer_bytes attention, ffn; /* ffn includes layer_input.c */
 } yk_layer_bytes;
 
 /* Inputs and outputs of a sublayer's forward. */
@@ -39,13 +39,13 @@ typedef struct yk_sublayer_step {
   int32_t hidden;
   float norm_eps;
   const float *rope;       /* f32 device [max_model_tokens, 2, head_dim / 2], cos then sin */
-  const float *local_rope; /* the same for layers with a window, of their head_dim; NULL: rope */
+  const float *local_rope; /* the same for layers with a window, with their head_dim; NULL: they use rope */
   const yk_batch *batch;
   yk_normed x; /* n_tokens rows; if the first operation does not normalise, call yk_sublayer_normalise before */
   const struct yk_layer_inputs *layer_inputs; /* embeddings of the step's rows (layer_inputs.h) */
-  const void *router_x; /* act [n_tokens, hidden] rows that a mixture's router reads in place of x; NULL: x */
-  /* Set by a forward whose result is complete on every rank, so that nothing is left to sum: the rows act [n_tokens,
-   * hidden], in place of y. */
+  const void *router_x;                       /* act [n_tokens, hidden]: inputs of a mixture's router; NULL: x */
+  /* act [n_tokens, hidden]: set in place of y by a forward whose result is already the sum over all ranks. NULL: y. The
+   * caller resets it to NULL. */
   void *complete;
   yk_partial y;     /* the result; state ROWS, rows act [n_tokens, hidden]; must not alias x or scratch */
   void *scratch;    /* bytes as measured */
@@ -78,7 +78,7 @@ extern const yk_sublayer_kind yk_attention_mamba;   /* attention_mamba.c */
 extern const yk_sublayer_kind yk_ffn_dense;         /* ffn_dense.c */
 extern const yk_sublayer_kind yk_ffn_experts;       /* ffn_experts.c */
 extern const yk_sublayer_kind yk_ffn_branches;      /* ffn_branches.c */
-extern const yk_sublayer_kind yk_layer_input;       /* layer_input.c, behind the FFN; its y is added too */
+extern const yk_sublayer_kind yk_layer_input;       /* layer_input.c, after the FFN */
 
 typedef struct yk_layer yk_layer;
 
@@ -94,7 +94,7 @@ struct yk_layer {
   const yk_sublayer_kind *attention_kind, *ffn_kind;        /* one may be NULL: the layer lacks that sublayer */
   yk_sublayer *attention, *ffn;
   yk_sublayer *input; /* of the kind yk_layer_input; NULL: the layer has no embeddings */
-  float gain;         /* factor on the residual after the layer; 0: none */
+  float gain;         /* factor on the residual after the layer's last sublayer; 0: none */
 };
 
 /* yk_layer_measure - bytes of the norms and both sublayers. Reads no weights. Errors: those of the checkpoint. */

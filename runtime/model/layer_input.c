@@ -1,9 +1,9 @@
-/* layer_input.c - the part of a layer behind its FFN, which adds the layer's embeddings (layer_inputs.h) to the
- * residual x:
+/* layer_input.c - the sublayer after the FFN that adds the layer's embeddings (layer_inputs.h) to the residual x:
  *
- *   y = down(f(gate(x)) * embeddings)
+ *   x += norm(y)     y = down(f(gate(x)) * embeddings)
  *
- * gate is column-parallel, down row-parallel; a rank has the same elements of the embeddings. x is not normalised. */
+ * gate reads x without a norm. This file computes y; model.c adds it. gate is column-parallel and down row-parallel,
+ * over the elements of the embeddings that the rank has. */
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -14,7 +14,7 @@ struct yk_sublayer {
   yk_linear *gate;
   yk_row_parallel down;
   int32_t width;
-  int64_t first; /* element of a row of the step's embeddings */
+  int64_t first; /* the layer's first element in a row of yk_layer_inputs.rows */
   int64_t down_offset_bytes;
 };
 

@@ -13,7 +13,7 @@ static yk_status specify(const yk_rank_source *source, yk_linear_spec *out, yk_e
   return yk_rank_column_part(source, &projection, outputs, &out->parts[0], err);
 }
 
-/* Bytes of `size` elements of every layer of the stage, for each row of a step. */
+/* Bytes of [max_tokens, layers of the stage, size] in act. */
 static int64_t rows_bytes(const yk_rank_source *source, int64_t size)
 {
   const int64_t n = source->limits->step.max_tokens * yk_range_size(source->share.layers) * size;

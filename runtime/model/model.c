@@ -14,7 +14,7 @@ static const yk_layer_norm *next_norm(const yk_model *m, int32_t index)
   return index + 1 < m->n_layers ? &m->layers[index + 1].input_norm : &m->final_norm;
 }
 
-/* The treatment of the sum of the ranks' results by an all-reduce. */
+/* How reduce adds a sublayer's result to the residual: the name of its all-reduce, factors and norms. */
 typedef struct addition {
   const char *name;
   float alpha, gain;
@@ -22,8 +22,9 @@ typedef struct addition {
   const yk_layer_norm *norm;
 } addition;
 
-/* residual = gain * (residual + alpha * sum over ranks of s->y), the sum normalised unless result_w is NULL; then the
- * norm that the next sublayer reads as s->x. With a single rank the reader does both. */
+/* residual = gain * (residual + alpha * sum over ranks of s->y), where the sum is normalised unless result_w is NULL,
+ * and gain 0 stands for 1; then s->x is the norm of the residual, for the next sublayer. If nothing is left to sum,
+ * with a single rank or with s->complete, the reader of s->x does both. */
 static yk_status reduce(yk_model *m, yk_sublayer_step *s, const addition *a, yk_err *err)
 {
   s->x = (yk_normed){.state = YK_NORMED_PENDING,
@@ -60,7 +61,7 @@ static yk_status reduce(yk_model *m, yk_sublayer_step *s, const addition *a, yk_
   return YK_OK;
 }
 
-/* The embeddings of a layer, behind its FFN. index: among the stage's layers. */
+/* Runs layer_input.c and adds its result to the residual. index: among the stage's layers. */
 static yk_status add_layer_input(yk_model *m, yk_sublayer_step *s, int32_t index, yk_err *err)
 {
   const yk_layer *layer = &m->layers[index];
@@ -223,7 +224,7 @@ static yk_status gather_logits(yk_model *m, int32_t count, yk_err *err)
   return m->comm->ops->gather(m->comm, m->act.logits, n_bytes, err);
 }
 
-/* logits: this rank's share of count rows. */
+/* logits: count rows of this rank's share of the vocabulary. */
 static yk_status cap_logits(yk_model *m, float *logits, int32_t count, yk_err *err)
 {
   const yk_cap_logits_args cap = {.logits = logits,
@@ -311,7 +312,8 @@ static yk_status finish(yk_model *m, const yk_step *step, const int32_t *wanted_
   return YK_OK;
 }
 
-/* The embeddings of each layer, once those of the tokens are complete. */
+/* Computes the embeddings of all layers. Normalising completes the sum over ranks of the tokens' embeddings in
+ * m->act.residual, which the projection reads. */
 static yk_status embed_layers(yk_model *m, yk_sublayer_step *s, yk_err *err)
 {
   YK_TRY(yk_sublayer_normalise(s, err));

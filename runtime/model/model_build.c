@@ -28,7 +28,7 @@ static int64_t shard_stride_of(const yk_model_config *config, int n_ranks)
   return yk_range_size(yk_rank_vocab_of(config, 0, n_ranks)); /* rank 0 has the largest share */
 }
 
-/* Widths of the layers that rotate by local_rope. */
+/* The widths of attention in layers that rotate by local_rope. */
 static yk_attention_widths local_widths(const yk_model_config *c)
 {
   return c->local.head_dim > 0 ? c->local : (yk_attention_widths){c->n_kv_heads, c->head_dim, c->rotary_dim};
@@ -133,7 +133,8 @@ static yk_rank_source source_of(const yk_checkpoint *checkpoint, const yk_model_
                           .dev = *dev};
 }
 
-/* The first layer of the last stage at most: layers that read the cache of another are in the stage of that layer. */
+/* The largest index that the first layer of the last stage may have: a layer that reads another layer's KV cache must
+ * be in the same stage as that layer. */
 static int32_t last_border(const yk_model_config *config)
 {
   int32_t first = config->n_layers - 1;
@@ -142,8 +143,8 @@ static int32_t last_border(const yk_model_config *config)
   return first;
 }
 
-/* The stages are divided by the weights of a group's first rank, so that every rank finds the same division. Layers
- * that must be in one stage count as one. */
+/* The stages are divided by the weights of a group's first rank, so that every rank finds the same division. The
+ * layers from last_border on must be in one stage, and are divided as if they were one layer. */
 static yk_status divide_layers(const yk_rank_source *first_rank, int n_stages, int64_t *layers, int32_t *first,
                                yk_err *err)
 {

@@ -93,7 +93,7 @@ yk_status yk_rank_load_norm(const yk_rank_loader *loader, const yk_vector_view *
   return YK_OK;
 }
 
-/* The weights of a norm without weights. */
+/* Devices take the norm of plain heads as a norm whose n weights are 1. */
 static yk_status load_ones(const yk_rank_loader *loader, int32_t n, void **out, yk_err *err)
 {
   const size_t n_bytes = (size_t)n * yk_dtype_bytes(loader->dev->dtype);
@@ -173,7 +173,7 @@ yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_er
   return YK_OK;
 }
 
-/* The rank's elements of n ids, from id first on, in the type of the file: to [n, layers, width]. */
+/* Copies the rank's elements of the ids first .. first + n - 1, in the file's dtype: to [n, layers, width]. */
 static void gather_layer_rows(const yk_rank_source *source, const yk_weight_view *view, int64_t first, int64_t n,
                               char *to)
 {

@@ -13,7 +13,7 @@ typedef struct yk_rank_loader {
   void (*on_bytes)(void *user, int64_t n_bytes); /* weight bytes just loaded; may be NULL */
   void *user;
   yk_adapted *adapted;           /* layers that adapters may change; the model's */
-  const struct yk_layer *layers; /* of the stage: those loaded before, for layers that read the cache of another */
+  const struct yk_layer *layers; /* [layers of the stage]; those before the layer that is being loaded are complete */
   yk_rank_buffer *repacked;      /* memory for weights that devices take in another form; the caller frees it */
 } yk_rank_loader;
 
@@ -30,7 +30,7 @@ yk_status yk_rank_load_vector(const yk_rank_loader *loader, yk_weight_role role,
 yk_status yk_rank_load_norm(const yk_rank_loader *loader, const yk_vector_view *view, void **out, yk_err *err);
 
 /* yk_rank_load_head_norm - the norm of q's or k's heads, as act [head_dim] in the device's order of a head's elements
- *   (rope.h). Errors: as above. */
+ *   (rope.h); ones with qk_norm_is_plain, whose norms have no weights in the checkpoint. Errors: as above. */
 yk_status yk_rank_load_head_norm(const yk_rank_loader *loader, yk_weight_role role, int32_t layer, void **out,
                                  yk_err *err);
 
@@ -44,8 +44,9 @@ yk_status yk_rank_upload_floats(const yk_rank_loader *loader, const float *float
  *   none. */
 yk_status yk_rank_load_embedding(const yk_rank_loader *loader, void **out, yk_err *err);
 
-/* yk_rank_load_layer_embedding - the embeddings of the stage's layers, of each the elements share.layer_input, as act
- *   [vocab, layers of the stage, size of layer_input]; NULL if that is empty. */
+/* yk_rank_load_layer_embedding - the table of the separate embeddings of the stage's layers, cut to the elements
+ *   share.layer_input, as act [vocab, layers of the stage, size of layer_input]; *out stays NULL if the range is empty.
+ *   Errors: those of the checkpoint and the device, YK_E_NOMEM. */
 yk_status yk_rank_load_layer_embedding(const yk_rank_loader *loader, void **out, yk_err *err);
 
 /* yk_rank_load_linear - a linear layer in the device's own form, after its parts are repacked.

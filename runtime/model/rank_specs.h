@@ -26,10 +26,10 @@ typedef struct yk_rank_share {
   bool is_last_stage;    /* has the final norm and lm_head */
   yk_range q_heads;      /* query heads of each layer; yk_rank_heads_of has the KV heads */
   yk_range delta_keys;   /* key heads of gated delta nets, with the value heads that read them */
-  yk_range mamba_groups; /* of Mamba2, with their heads */
+  yk_range mamba_groups; /* groups of Mamba2, with their heads */
   yk_range ffn;          /* columns of gate and up, rows of down's K; yk_rank_ffn_of has those of a layer */
-  yk_range reader_ffn;   /* of layers that read another layer's cache */
-  yk_range layer_input;  /* elements of each layer's embeddings */
+  yk_range reader_ffn;   /* likewise, for layers with reader_ffn_size channels */
+  yk_range layer_input;  /* elements of each layer's separate embedding (layer_inputs.h) */
   yk_range shared_ffn;   /* columns and rows of a shared expert */
   yk_range experts;      /* experts of each layer with experts; empty if expert_ffn is empty */
   yk_range expert_ffn;   /* columns and rows of each of those experts */
@@ -52,10 +52,11 @@ typedef struct yk_rank_source {
   yk_model_device dev;
 } yk_rank_source;
 
-/* yk_rank_heads_of - the rank's heads in a layer with grouped attention. */
+/* yk_rank_heads_of - the rank's query and KV heads in a layer with grouped attention. Thread: any. */
 yk_shard_heads yk_rank_heads_of(const yk_rank_source *source, int32_t layer);
 
-/* yk_rank_ffn_of - the rank's channels of a layer's dense FFN: columns of gate and up, rows of down's K. */
+/* yk_rank_ffn_of - the rank's channels of a layer's dense FFN: columns of gate and up, rows of down's K.
+ *   Thread: any. */
 yk_range yk_rank_ffn_of(const yk_rank_source *source, int32_t layer);
 
 /* A linear layer of the checkpoint. */

@@ -60,7 +60,7 @@ static void scale_llama3(const yk_rope_config *rope, int32_t rotary_dim, float *
   for (int32_t i = 0; i < rotary_dim / 2; i++) {
     float wavelength = 1 / inv_freq[i] * (float)(2 * pi);
     if (wavelength < shortest) continue;
-    if (wavelength > longest || width == 0) { /* without a band between */
+    if (wavelength > longest || width == 0) { /* no band between shortest and longest */
       inv_freq[i] /= factor;
       continue;
     }

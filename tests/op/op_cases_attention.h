@@ -288,7 +288,7 @@ static inline double share_of_tokens(const scene *s, int32_t row, int32_t h, con
   return others / (1 + others);
 }
 
-/* The last tokens that a row attends to; 0: all. */
+/* The number of last tokens that a row attends to; 0: all. */
 static inline int32_t window_of(const scene *s, int32_t row)
 {
   const int32_t window = s->shape->window;
@@ -398,8 +398,7 @@ static inline void check_norms_of_rotated(const op_target *target)
   }
 }
 
-/* On devices with value_norms and kv_columns: values with columns of their own, values that are keys, and rows whose
- * keys and values another layer has written; heads inside KV groups. */
+/* On devices with value_norms and kv_columns: every yk_kv_columns, with norms of values and heads inside KV groups. */
 static inline void check_kv_columns(const op_target *target)
 {
   for (size_t d = 0; d < 3; d++)
@@ -433,7 +432,7 @@ static inline void check_attention_sinks(const op_target *target)
     }
 }
 
-/* On devices with attention_chunks: of less than a block, and of several. */
+/* On devices with attention_chunks: chunks shorter than a block, of a block, and longer. */
 static inline void check_attention_chunks(const op_target *target)
 {
   static const int indices[] = {4, 5};

@@ -208,7 +208,8 @@ static inline void check_residual_gain(const op_target *target)
   }
 }
 
-/* On devices with the ability layer_inputs: the elements 3 .. 10 of 12, of two layers. */
+/* On devices with layer_inputs: a rank with the elements 3 .. 10 of 12, in two layers; then multiply by the second
+ * layer's embeddings. */
 static inline void check_layer_inputs(const op_target *target)
 {
   enum { ROWS = 5, LAYERS = 2, SIZE = 12, FIRST = 3, WIDTH = 8, IDS = 9 };
@@ -260,7 +261,7 @@ static inline void check_layer_inputs(const op_target *target)
   }
 }
 
-/* On devices with logit_caps: columns after the first n, and infinite logits, stay. */
+/* On devices with logit_caps: columns after the first n, and infinite logits, remain unchanged. */
 static inline void check_logit_cap(const op_target *target)
 {
   enum { N = 1500, STRIDE = 1504, ROWS = 2 };

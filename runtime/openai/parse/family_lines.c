@@ -1,14 +1,15 @@
-/* Calls that are a line with the function's name, and an object of arguments behind the line.
+/* Calls that are a line with the function's name, then an object of arguments.
  *
- * glm4 (GLM-4): the whole answer is a name, a newline and {...}, maybe several one after another. Nothing marks a call
- * but that the answer, or the text behind a call, begins with a name: other answers begin with a newline. */
+ * glm4 (GLM-4): the whole answer is one or more calls, each a name, a newline and {...}. There are no tags: an answer
+ * that begins with a name in a line before "{" is a call, and so is such text after a call. Other answers begin with a
+ * newline. */
 #include "openai/parse/machine.h"
 
 enum {
-  START,     /* held: a beginning of a line that may be a name; behind a call white space before the name */
-  NAMED,     /* held: the line; the next byte shows whether the line is a name */
-  ARGUMENTS, /* of an emitted call */
-  BROKEN,    /* the arguments of an emitted call are malformed: further bytes are its arguments */
+  START,     /* held: the beginning of a line that may be a name, and after a call the white space before the line */
+  NAMED,     /* held: the line with its newline; a "{" must follow, else the line is content */
+  ARGUMENTS, /* within the arguments of an emitted call */
+  BROKEN,    /* the arguments of an emitted call are malformed: all further bytes are emitted as arguments */
   REST       /* everything is content */
 };
 
@@ -26,7 +27,7 @@ static void give_up(yk_call_machine *m, char c)
   m->state = REST;
 }
 
-/* n_before: white space before the name. Spaces may follow the name in its line. */
+/* held begins with n_before bytes of white space. Spaces may follow the name in its line. */
 static void step_start(yk_call_machine *m, char c)
 {
   size_t n_name = m->held.length - m->n_before;
@@ -77,7 +78,7 @@ static void step(yk_call_machine *m, char c)
   }
 }
 
-/* Any line may be a name, so that one without arguments is content, if the output was cut too. */
+/* A held line without arguments is content, even in an output that was cut: it need not be a name. */
 static void end(yk_call_machine *m, bool is_cut)
 {
   (void)is_cut;

@@ -124,7 +124,8 @@ static void step_beginning(yk_reasoning_split *s, char c, bool is_special)
   }
 }
 
-/* White space is held, because a part ends without it. call: a tag that ends the part and is passed on, or NULL. */
+/* White space is held until other text follows, because it is removed before a close tag. call: a tag that ends the
+ * part and is passed on, or NULL. */
 static void step_between(yk_reasoning_split *s, char c, bool is_special, const char *close, const char *call)
 {
   bool closes = false, ends = false, is_space = yk_json_is_space(c);
@@ -152,7 +153,7 @@ static void step_between(yk_reasoning_split *s, char c, bool is_special, const c
   }
 }
 
-/* The tag around an answer may follow. */
+/* After the reasoning: white space is removed, then the open tag of the answer if it follows. */
 static void step_closed(yk_reasoning_split *s, char c, bool is_special)
 {
   bool is_whole = false;

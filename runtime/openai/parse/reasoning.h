@@ -13,7 +13,7 @@ typedef struct yk_reasoning {
   yk_reasoning_tags tags;
   bool has_channels;  /* the channel of a message decides (family_harmony.c); there are no tags */
   bool begins_inside; /* unless the prompt closes it, an answer begins with reasoning, without the open tag */
-  const char *answer_open, *answer_close; /* around the text behind the reasoning; dropped. NULL: none */
+  const char *answer_open, *answer_close; /* tags around the answer after the reasoning, which are removed; or NULL */
 } yk_reasoning;
 
 /* yk_reasoning_find - the tags of a parser's name; NULL for any other name. */
