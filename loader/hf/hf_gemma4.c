@@ -66,17 +66,20 @@ static yk_status check_overrides(yk_json root, const yk_model_config *config, yk
 {
   const yk_json overrides = yk_json_get(root, overrides_key);
   if (!yk_json_is_given(overrides)) return YK_OK;
-  int32_t n_found = 0, n_expected = 0;
+  bool is_given[YK_MAX_LAYERS] = {false};
+  int32_t n_given = 0, n_expected = 0;
   for (int32_t i = 0; i < config->n_layers; i++) n_expected += config->window_tokens[i] == 0;
-  YK_JSON_EACH_KEY(key, overrides)
+  YK_JSON_EACH_KEY(key, overrides) /* as "05" or "5" */
   {
     char *end;
     const char *text = yk_json_string(key);
     long layer = strtol(text, &end, 10);
-    bool is_layer = *text && !*end && layer >= 0 && layer < config->n_layers;
-    n_found += is_layer && config->window_tokens[layer] == 0 ? 1 : config->n_layers;
+    bool is_layer = *text >= '0' && *text <= '9' && !*end && layer < config->n_layers;
+    if (!is_layer || config->window_tokens[layer] != 0 || is_given[layer]) break;
+    is_given[layer] = true;
+    n_given++;
   }
-  if (n_found == n_expected) return YK_OK;
+  if (n_given == n_expected && yk_json_size(overrides) == (size_t)n_expected) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED,
                     "config.json: %s: expected the %d layers without a window, found others: widths of single layers "
                     "are not supported",
