@@ -98,7 +98,7 @@ static yk_status open_rank(p2p_group *g, int rank, const yk_p2p_layout &layout, 
 {
   cudaError_t error = cudaSetDevice(g->device[rank]);
   YK_TRY(cuda_status(error, "cannot use its device", shown(g, rank), err));
-  YK_TRY(open_peers(g, shown(g, rank), err));
+  YK_TRY(open_peers(g, rank, err));
   error = load_kernels(g->n_ranks);
   YK_TRY(cuda_status(error, "cannot load kernels", shown(g, rank), err));
   error = cudaMalloc(&g->memory[rank], static_cast<size_t>(layout.n_bytes));

@@ -94,13 +94,14 @@ class Trace(Base):
                       149, "--max-num-seqs", 2)
         device = self.read_trace()["rank 0", "device"]
         names = collections.Counter((event["name"], event.get("args", {}).get("layer")) for event in device)
+        rows = [event["args"]["rows"] for event in device if event["name"] in STEPS]
+        self.assertEqual(rows, [128, 22, 1, 1][:len(rows)])
+        self.assertGreaterEqual(len(rows), 4 if harness.ON_CPU else 3)  # GPUs may record a graph in a step's place
         for layer in range(4):
             for name in ("in_proj", "gated delta net", "out_proj"):
-                self.assertEqual(names[name, layer], 4 if layer < 3 else 0, name)
+                self.assertEqual(names[name, layer], len(rows) if layer < 3 else 0, name)
             for name in ("qkv_proj", "attention", "o_proj"):
-                self.assertEqual(names[name, layer], 4 if layer == 3 else 0, name)
-        steps = [event for event in device if event["name"] in STEPS]
-        self.assertEqual([event["args"]["rows"] for event in steps], [128, 22, 1, 1])
+                self.assertEqual(names[name, layer], len(rows) if layer == 3 else 0, name)
 
     def test_batch(self):
         done = self.run_yoke("batch", "--model", harness.DEMO, *ON, "-", "--trace", self.trace,

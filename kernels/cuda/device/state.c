@@ -37,8 +37,8 @@ yk_status yk_cuda_check_watch(const yk_cuda_device *cuda, yk_err *err)
 }
 
 /* The event is polled: polling detects the end of a step sooner than a blocking wait, and allows calls of the watch. A
- * wait that takes longer than a step sleeps between polls, to leave the processor to others; the watch then also checks
- * whether the work has ended because a kernel has given up. */
+ * wait that takes longer than a step sleeps between polls, to leave the processor to others. The watch is called once
+ * more behind the event, since the work may have ended because a kernel has given up. */
 yk_status yk_cuda_wait(const yk_cuda_device *cuda, cudaEvent_t event, const char *operation, yk_err *err)
 {
   const double spin_s = 0.02;
@@ -47,7 +47,7 @@ yk_status yk_cuda_wait(const yk_cuda_device *cuda, cudaEvent_t event, const char
   bool spins = true;
   for (;;) {
     cudaError_t error = cudaEventQuery(event);
-    if (error == cudaSuccess && !spins) return yk_cuda_check_watch(cuda, err);
+    if (error == cudaSuccess) return yk_cuda_check_watch(cuda, err);
     if (error != cudaErrorNotReady) return yk_cuda_check(cuda, error, operation, err);
     cudaGetLastError();
     YK_TRY(yk_cuda_check_watch(cuda, err));
