@@ -8,19 +8,23 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/rng.h"
 #include "cli/cli.h"
 #include "cli/options/model_options.h"
 #include "load_figures.h"
 #include "yoke/yoke.h"
 
-enum { MAX_TOKENS = 1 << 20, MAX_CLIENTS = 65536, DRAW_INPUT = 0, DRAW_OUTPUT = 1, DRAW_IDS = 3 };
+enum { MAX_TOKENS = 1 << 20, MAX_CLIENTS = 65536, MAX_SCHEMA_BYTES = 1 << 20 };
+enum { DRAW_INPUT = 0, DRAW_OUTPUT = 1, DRAW_IDS = 3 };
 
 typedef struct options {
   yk_model_options model;
   int32_t n_clients, n_requests, input_tokens, output_tokens, repeats;
   double range_ratio;
-  const char *json_path;
+  const char *json_path, *schema_path;
+  char *schema; /* the file's text; owned */
+  size_t schema_bytes;
 } options;
 
 typedef struct client {
@@ -44,7 +48,9 @@ typedef struct load {
 static const char about[] =
     "Keeps N requests under way in the engine alone and reports time to first token (TTFT), time per output token "
     "(TPOT), between tokens (ITL) and to the end (E2EL), under the names and with the lengths of bench_serve.py. "
-    "Prompts are random token ids, outputs are greedy and ignore end-of-sequence; lengths and prompts follow --seed.";
+    "Prompts are random token ids, outputs are greedy and ignore end-of-sequence; lengths and prompts follow --seed. "
+    "With --json-schema every output is constrained, and ends before its length where the schema permits nothing else: "
+    "the cost of a constraint is the difference of TPOT.";
 
 static const char examples[] =
     "  bench_clients -m tests/models/demo --device cpu --clients 64 --input-len 32 --output-len 64\n";
@@ -52,6 +58,7 @@ static const char examples[] =
 static yk_status apply(options *o, yk_engine_options *engine, yk_err *err)
 {
   YK_TRY(yk_model_options_find(&o->model, true, err));
+  if (o->schema_path) YK_TRY(yk_file_read(o->schema_path, MAX_SCHEMA_BYTES, &o->schema, &o->schema_bytes, err));
   YK_TRY(yk_model_options_apply(&o->model, engine, err));
   engine->log = yk_log_stderr((yk_log_level)o->model.log_level);
   return YK_OK;
@@ -71,6 +78,7 @@ static bool parse(options *o, int argc, char **argv, yk_engine_options *engine, 
        .max = 1},
       {"repeats", NULL, YK_OPTION_INT, &o->repeats, "N", .help = "runs, after a warm-up of one request a client",
        .min = 1, .max = MAX_LOAD_RUNS},
+      {"json-schema", NULL, YK_OPTION_STRING, &o->schema_path, "FILE", .help = "constrains every output"},
       {"json", NULL, YK_OPTION_STRING, &o->json_path, "FILE", .help = "write the figures"},
   };
   const yk_option_group groups[] = {{"Work", own, sizeof own / sizeof own[0]}, yk_model_options_group(&o->model)};
@@ -114,6 +122,11 @@ static yk_status send_next(load *l, client *c, yk_err *err)
   request.sampling.temperature = 0;
   request.sampling.ignore_eos = true;
   request.sampling.max_tokens = length(o, o->output_tokens, number, DRAW_OUTPUT);
+  if (o->schema) {
+    request.sampling.constraint_kind = YK_CONSTRAINT_JSON_SCHEMA;
+    request.sampling.constraint = o->schema;
+    request.sampling.constraint_bytes = o->schema_bytes;
+  }
   request.waiter = l->waiter;
   request.user = c;
   c->n_tokens = 0;
@@ -287,6 +300,7 @@ int main(int argc, char **argv)
   o.model.log_level = YK_LOG_WARN;
   if (parse(&o, argc - 1, argv + 1, &engine, &exit_code) && bench_into_file(&o, &engine, &err) != YK_OK)
     exit_code = yk_cli_failure(&err);
+  free(o.schema);
   yk_model_options_free(&o.model);
   return exit_code;
 }

@@ -29,6 +29,16 @@ class Figures(harness.Case):
         names = ("completed", "failed", "total_input_tokens", "total_output_tokens")
         self.assertEqual([report[name] for name in names], [64, 0, 1993, 3953])
 
+    def test_constrained_outputs_end_with_their_schema(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "schema.json")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"const": "a"}, file)
+            report = self.bench("--clients", "2", "--requests", "4", "--input-len", "8", "--output-len", "40",
+                                "--json-schema", path)
+        self.assertEqual(report["completed"], 4)
+        self.assertLess(report["total_output_tokens"], 4 * 10)
+
     def test_figures_agree(self):
         n_output = 12
         report = self.bench("--clients", "3", "--requests", "10", "--input-len", "8", "--output-len", str(n_output),
