@@ -157,7 +157,7 @@ static void run_head(const delta_context *c, int32_t seq, int32_t index)
   begin_channels(c, seq, layout->v + key * layout->v_step + j * n_v, first_v + (int64_t)index * n_v, n_v, &h.v);
   for (int64_t row = a->batch->row_starts[seq]; row < a->batch->row_starts[seq + 1]; row++) {
     advance(c, row, &h);
-    if (row == save.after_row) memcpy(save.to + s_at, h.s, (size_t)matrix_floats(layout) * sizeof *h.s);
+    yk_cpu_state_save(&save, row, s_at, matrix_floats(layout), h.s);
   }
 }
 

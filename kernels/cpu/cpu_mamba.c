@@ -140,7 +140,7 @@ static void run_head(const mamba_context *c, int32_t seq, int32_t head)
   float *s = yk_cpu_state_begin(&states, seq, at, n);
   for (int64_t row = a->batch->row_starts[seq]; row < a->batch->row_starts[seq + 1]; row++) {
     advance(c, row, head, s);
-    if (row == save.after_row) memcpy(save.to + at, s, (size_t)n * sizeof *s);
+    yk_cpu_state_save(&save, row, at, n, s);
   }
 }
 

@@ -2,16 +2,26 @@
 
 #include <string.h>
 
+/* Copies n floats from offset `at` of the state before, whose memory may overlap `to`; zeros without such a state. */
+static void copy_before(const yk_cpu_states *states, int32_t seq, int64_t at, int64_t n, float *to)
+{
+  const size_t n_bytes = (size_t)n * sizeof *to;
+  if (states->batch->state_loads[seq] == YK_STATE_ZERO)
+    memset(to, 0, n_bytes);
+  else
+    memmove(to, yk_cpu_state_before(states, seq) + at, n_bytes);
+}
+
 float *yk_cpu_state_begin(const yk_cpu_states *states, int32_t seq, int64_t at, int64_t n)
 {
-  const float *before = yk_cpu_state_before(states, seq);
   float *after = yk_cpu_state_after(states, seq) + at;
-  const size_t n_bytes = (size_t)n * sizeof *after;
-  if (!before)
-    memset(after, 0, n_bytes);
-  else if (before + at != after)
-    memcpy(after, before + at, n_bytes);
+  if (states->batch->state_loads[seq] != YK_STATE_KEEP) copy_before(states, seq, at, n, after);
   return after;
+}
+
+void yk_cpu_state_save(const yk_cpu_save *save, int64_t row, int64_t at, int64_t n, const float *state)
+{
+  if (save->to && row == save->after_row) memcpy(save->to + at, state, (size_t)n * sizeof *state);
 }
 
 /* Writes the window before row `end` of the batch to `to`: inputs of the sequence's rows in this step, and older ones
@@ -20,15 +30,12 @@ float *yk_cpu_state_begin(const yk_cpu_states *states, int32_t seq, int64_t at, 
 static void store(const yk_cpu_window *w, int32_t seq, int64_t end, float *to)
 {
   const int64_t n = w->n_channels, first = w->states.batch->row_starts[seq];
-  const float *before = yk_cpu_state_before(&w->states, seq);
   for (int t = 0; t < w->n_inputs; t++) {
     const int64_t row = end - w->n_inputs + t;
     if (row >= first)
       w->gather(w->user, row, to + t * n);
-    else if (before)
-      memmove(to + t * n, before + w->offset + (row - first + w->n_inputs) * n, (size_t)n * sizeof *to);
     else
-      memset(to + t * n, 0, (size_t)n * sizeof *to);
+      copy_before(&w->states, seq, w->offset + (row - first + w->n_inputs) * n, n, to + t * n);
   }
 }
 

@@ -48,6 +48,10 @@ static inline yk_cpu_save yk_cpu_save_of(const yk_cpu_states *s, int32_t seq)
  *   sets them to zeros without a state before. Returns that part of the state after. Thread: any, one per part. */
 float *yk_cpu_state_begin(const yk_cpu_states *states, int32_t seq, int64_t at, int64_t n);
 
+/* yk_cpu_state_save - copies n floats of the state after `row`, at offset `at` within the state, to the snapshot, if
+ *   that row's state is saved. Thread: any, one per part. */
+void yk_cpu_state_save(const yk_cpu_save *save, int64_t row, int64_t at, int64_t n, const float *state);
+
 /* The window of a causal convolution: the last n_inputs inputs of every channel, which are a part of each state. */
 typedef struct yk_cpu_window {
   yk_cpu_states states;

@@ -53,18 +53,30 @@ static yk_status load_norm(const yk_rank_loader *loader, yk_weight_role role, in
   return yk_rank_load_vector(loader, role, layer, loader->source.config->hidden_size, 1, out, err);
 }
 
-static yk_status load_norms(const yk_rank_loader *loader, int32_t layer, yk_layer *out, yk_err *err)
+/* The norm before a sublayer, and the norm of the sublayer's result, *result_w, if the family has one. */
+typedef struct sublayer_norms {
+  yk_weight_role before, result;
+  yk_layer_norm *norm;
+  void **result_w;
+} sublayer_norms;
+
+static yk_status load_norms(const yk_rank_loader *loader, int32_t layer, const yk_sublayer_kind *kind,
+                            const sublayer_norms *norms, yk_err *err)
 {
-  const bool has_results = loader->source.config->result_norms;
-  const yk_sublayer_kind *attention = out->attention_kind, *ffn = out->ffn_kind;
-  YK_TRY(load_norm(loader, attention ? YK_ROLE_ATTENTION_NORM : YK_ROLE_FFN_NORM, layer, &out->input_norm.w, err));
-  out->input_norm.reader = attention ? attention->reader : ffn->reader;
-  if (attention && has_results)
-    YK_TRY(load_norm(loader, YK_ROLE_ATTENTION_RESULT_NORM, layer, &out->attention_result_w, err));
-  if (ffn && has_results) YK_TRY(load_norm(loader, YK_ROLE_FFN_RESULT_NORM, layer, &out->ffn_result_w, err));
-  if (!attention || !ffn) return YK_OK;
-  out->post_norm.reader = ffn->reader;
-  return load_norm(loader, YK_ROLE_FFN_NORM, layer, &out->post_norm.w, err);
+  norms->norm->reader = kind->reader;
+  YK_TRY(load_norm(loader, norms->before, layer, &norms->norm->w, err));
+  return loader->source.config->result_norms ? load_norm(loader, norms->result, layer, norms->result_w, err) : YK_OK;
+}
+
+/* The first sublayer's norm is the layer's input norm. */
+static yk_status load_all_norms(const yk_rank_loader *loader, int32_t layer, yk_layer *out, yk_err *err)
+{
+  const sublayer_norms attention = {YK_ROLE_ATTENTION_NORM, YK_ROLE_ATTENTION_RESULT_NORM, &out->input_norm,
+                                    &out->attention_result_w};
+  const sublayer_norms ffn = {YK_ROLE_FFN_NORM, YK_ROLE_FFN_RESULT_NORM,
+                              out->attention_kind ? &out->post_norm : &out->input_norm, &out->ffn_result_w};
+  if (out->attention_kind) YK_TRY(load_norms(loader, layer, out->attention_kind, &attention, err));
+  return out->ffn_kind ? load_norms(loader, layer, out->ffn_kind, &ffn, err) : YK_OK;
 }
 
 static yk_status load_gain(const yk_rank_loader *loader, int32_t layer, yk_layer *out, yk_err *err)
@@ -88,7 +100,7 @@ yk_status yk_layer_load(const yk_rank_loader *loader, int32_t layer, yk_layer *o
   layer_kinds kinds = kinds_of(loader->source.config, layer);
   out->attention_kind = kinds.attention;
   out->ffn_kind = kinds.ffn;
-  YK_TRY(load_norms(loader, layer, out, err));
+  YK_TRY(load_all_norms(loader, layer, out, err));
   YK_TRY(load_gain(loader, layer, out, err));
   if (kinds.attention) YK_TRY(kinds.attention->load(loader, layer, &out->attention, err));
   if (kinds.ffn) YK_TRY(kinds.ffn->load(loader, layer, &out->ffn, err));

@@ -224,13 +224,13 @@ static yk_status gather_logits(yk_model *m, int32_t count, yk_err *err)
   return m->comm->ops->gather(m->comm, m->act.logits, n_bytes, err);
 }
 
-/* logits: count rows of this rank's share of the vocabulary. */
-static yk_status cap_logits(yk_model *m, float *logits, int32_t count, yk_err *err)
+/* Caps the results of lm_head: rows of this rank's share of the vocabulary. */
+static yk_status cap_logits(yk_model *m, const yk_linear_args *head, yk_err *err)
 {
-  const yk_cap_logits_args cap = {.logits = logits,
-                                  .n_rows = count,
+  const yk_cap_logits_args cap = {.logits = head->y,
+                                  .n_rows = head->n_tokens,
                                   .n = m->shard_first[m->comm->rank + 1] - m->shard_first[m->comm->rank],
-                                  .stride = m->shard_stride,
+                                  .stride = head->y_stride,
                                   .cap = m->logit_cap};
   RUN(m, LM_HEAD, YK_OUTSIDE_LAYERS, "cap of logits", m->dev->ops->cap_logits(m->dev, &cap, err));
   return YK_OK;
@@ -243,7 +243,7 @@ static yk_status finish_logits(yk_model *m, const yk_step *step, int32_t first, 
   yk_linear_args head = {
       .x = m->act.wanted, .y = own_logits(m, step, count), .n_tokens = count, .y_stride = m->shard_stride};
   RUN(m, LM_HEAD, YK_OUTSIDE_LAYERS, "lm_head", m->dev->ops->linear_forward(m->dev, m->lm_head, &head, err));
-  if (m->logit_cap > 0) YK_TRY(cap_logits(m, head.y, count, err));
+  if (m->logit_cap > 0) YK_TRY(cap_logits(m, &head, err));
   if (step->counts.is_plain) return find_bests(m, first, count, err);
   if (m->comm->n_ranks > 1) RUN(m, GATHER, YK_OUTSIDE_LAYERS, "logits gather", gather_logits(m, count, err));
   if (m->comm->rank != 0) return YK_OK;
