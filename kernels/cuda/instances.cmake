@@ -1,13 +1,25 @@
 # Generates sources that instantiate kernel templates: one source for each combination of types, so that the instances
-# compile in parallel. A header NAME_instances.cuh defines YK_INSTANCE(types), the explicit instantiation.
+# compile in parallel. A header NAME_instances.cuh defines YK_INSTANCE(types), the explicit instantiation. Without
+# YOKE_TUNED_KERNELS a header has one source with all its instances, since reading CUDA's headers then takes longer than
+# a combination.
 
-# Appends to the list `sources` of the caller a source that instantiates `header` for the types in ARGN.
+# Appends to the list `sources` of the caller the source that instantiates `header` for the types in ARGN, and the line
+# to the source's text, which the end of this file writes.
 #   name   of the combination, for the name of the source
 function(yoke_instance sources header name)
-  string(REGEX REPLACE "_instances\\.cuh$" "_${name}.cu" source ${PROJECT_BINARY_DIR}/generated/${header})
+  set(source ${PROJECT_BINARY_DIR}/generated/${header})
+  if(YOKE_TUNED_KERNELS)
+    string(REGEX REPLACE "_instances\\.cuh$" "_${name}.cu" source ${source})
+  else()
+    string(REGEX REPLACE "\\.cuh$" ".cu" source ${source})
+  endif()
+  if(NOT DEFINED text_of_${source})
+    set(text_of_${source} "#include \"${header}\"\n\n")
+    set(${sources} ${${sources}} ${source} PARENT_SCOPE)
+    set(generated_sources ${generated_sources} ${source} PARENT_SCOPE)
+  endif()
   list(JOIN ARGN ", " types)
-  file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"\n\nYK_INSTANCE(${types})\n")
-  set(${sources} ${${sources}} ${source} PARENT_SCOPE)
+  set(text_of_${source} "${text_of_${source}}YK_INSTANCE(${types})\n" PARENT_SCOPE)
 endfunction()
 
 set(attention kernels/cuda/attention)
@@ -18,6 +30,7 @@ set(dtype_f16 YK_F16)
 set(dtype_bf16 YK_BF16)
 set(encodings int4 int8 fp8) # of weights: each has a traits header in kernels/cuda/gemm
 
+set(generated_sources)
 set(yoke_instances) # for every architecture
 # Only for compute capability 9.0: the kernels of these sources are empty in code for other architectures.
 file(GLOB yoke_sm90_sources CONFIGURE_DEPENDS kernels/cuda/gemm/grouped/single_row.cu kernels/cuda/w8a8/wgmma.cu
@@ -60,4 +73,8 @@ endforeach()
 foreach(type __half __nv_bfloat16 float) # for any number of ranks
   string(REGEX REPLACE "^_+(nv_)?" "" name ${type})
   yoke_instance(yoke_instances ${all_reduce} ${name}_sum ${type} YK_P2P_MAX_RANKS false)
+endforeach()
+
+foreach(source ${generated_sources})
+  file(CONFIGURE OUTPUT ${source} CONTENT "${text_of_${source}}")
 endforeach()
