@@ -16,7 +16,7 @@ static void run_load(yk_engine *e, yk_call *call)
 {
   const load_call *c = (const load_call *)call;
   yk_err error = YK_ERR_INIT;
-  yk_ranks_adapt(e->ranks, c->adapter, c->number, &error);
+  yk_ranks_adapt(e->ranks, c->adapter, c->number, e->settings.step_timeout_s, &error);
   yk_call_answer(e, call, error.code == YK_OK ? NULL : &error);
 }
 

@@ -1,5 +1,7 @@
 /* A rank that fails or stalls, at any operation of any layer: the error names the rank, the others return, every
  * request ends, and a new engine in the same process works. */
+#include <limits.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -16,7 +18,8 @@
 
 /* Every CPU device gets a table whose linear layers and attention are wrapped here. */
 static atomic_int n_devices, n_calls, fail_at_call, failing_device;
-static atomic_bool stalls;
+static atomic_int stall_ms;              /* of the failing call; 0: it returns an error */
+static atomic_int n_permitted = INT_MAX; /* further calls of the failing rank wait until this grows */
 static yk_device *devices[YK_MAX_RANKS];
 static yk_device_ops faulty_ops;
 static const yk_device_ops *real_ops;
@@ -26,13 +29,21 @@ yk_status __real_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_de
 yk_status __wrap_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_device_limits *limits, yk_device **out,
                                       yk_err *err);
 
+static void sleep_ms(int64_t ms)
+{
+  nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
 static yk_status maybe_fail(const yk_device *dev, yk_err *err)
 {
   int failing = atomic_load(&failing_device);
   if (failing < 0 || dev != devices[failing]) return YK_OK;
-  if (atomic_fetch_add(&n_calls, 1) + 1 != atomic_load(&fail_at_call)) return YK_OK;
-  if (atomic_load(&stalls)) nanosleep(&(struct timespec){0, 400000000}, NULL);
-  return atomic_load(&stalls) ? YK_OK : yk_err_set(err, YK_E_DEVICE, "made to fail");
+  const int call = atomic_fetch_add(&n_calls, 1) + 1;
+  while (call > atomic_load(&n_permitted)) sleep_ms(1);
+  if (call != atomic_load(&fail_at_call)) return YK_OK;
+  if (atomic_load(&stall_ms) == 0) return yk_err_set(err, YK_E_DEVICE, "made to fail");
+  sleep_ms(atomic_load(&stall_ms));
+  return YK_OK;
 }
 
 static yk_status faulty_linear(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err)
@@ -135,7 +146,8 @@ yk_status __wrap_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_de
 
 enum { N_RANKS = 3, N_LAYERS = 2 };
 
-static yk_engine *open_engine_in(const char *model_dir, int n_ranks, int n_stages, double step_timeout_s)
+static yk_engine *open_engine_in(const char *model_dir, int n_ranks, int n_stages, double step_timeout_s,
+                                 int32_t max_adapters)
 {
   yk_engine_options options;
   yk_engine_options_init(&options);
@@ -146,9 +158,11 @@ static yk_engine *open_engine_in(const char *model_dir, int n_ranks, int n_stage
   options.n_cpu_threads = 1;
   options.max_model_tokens = 64;
   options.step_timeout_s = step_timeout_s;
+  options.max_adapters = max_adapters;
   options.log.level = YK_LOG_ERROR;
   atomic_store(&failing_device, -1);
   atomic_store(&n_calls, 0);
+  atomic_store(&n_permitted, INT_MAX);
   yk_engine *engine;
   atomic_store(&n_devices, 0);
   assert_int_equal(yk_engine_create(&options, &engine, NULL), YK_OK);
@@ -157,7 +171,7 @@ static yk_engine *open_engine_in(const char *model_dir, int n_ranks, int n_stage
 
 static yk_engine *open_engine_of(const char *model_dir, double step_timeout_s)
 {
-  return open_engine_in(model_dir, N_RANKS, 1, step_timeout_s);
+  return open_engine_in(model_dir, N_RANKS, 1, step_timeout_s, 0);
 }
 
 static yk_engine *open_engine(double step_timeout_s)
@@ -209,7 +223,7 @@ static void every_operation_of_every_layer_may_fail(void **state)
     for (int call = 1; call <= 5 * N_LAYERS + 1 + (rank == 0); call++) {
       yk_engine *engine = open_engine(0);
       atomic_store(&fail_at_call, call);
-      atomic_store(&stalls, false);
+      atomic_store(&stall_ms, 0);
       atomic_store(&failing_device, rank);
       yk_request *first = submit(engine);
       yk_err err;
@@ -244,7 +258,7 @@ static void best_logits_may_fail(void **state)
   for (int rank = 0; rank < N_RANKS; rank++) {
     yk_engine *engine = open_engine(0);
     atomic_store(&fail_at_call, 5 * N_LAYERS + 2);
-    atomic_store(&stalls, false);
+    atomic_store(&stall_ms, 0);
     atomic_store(&failing_device, rank);
     yk_err err;
     assert_int_equal(read_all(submit_at(engine, 0), &err), YK_FINISH_ERROR);
@@ -269,7 +283,7 @@ static void every_step_of_integer_layers_may_fail(void **state)
     int rank = call % N_RANKS;
     yk_engine *engine = open_engine_of(YOKE_TESTS_DIR "/golden/families/format_w8a8", 0);
     atomic_store(&fail_at_call, call);
-    atomic_store(&stalls, false);
+    atomic_store(&stall_ms, 0);
     atomic_store(&failing_device, rank);
     yk_err err;
     assert_int_equal(read_all(submit(engine), &err), YK_FINISH_ERROR);
@@ -289,7 +303,7 @@ static void check_every_operation(const char *model_dir, const char *const *name
     char begin[32];
     yk_engine *engine = open_engine_of(model_dir, 0);
     atomic_store(&fail_at_call, call);
-    atomic_store(&stalls, false);
+    atomic_store(&stall_ms, 0);
     atomic_store(&failing_device, rank);
     yk_err err;
     assert_int_equal(read_all(submit(engine), &err), YK_FINISH_ERROR);
@@ -322,7 +336,7 @@ static void a_stalled_rank_is_named_within_the_time_limit(void **state)
   for (int rank = 0; rank < N_RANKS; rank++) {
     yk_engine *engine = open_engine(0.1);
     atomic_store(&fail_at_call, 7);
-    atomic_store(&stalls, true);
+    atomic_store(&stall_ms, 400);
     atomic_store(&failing_device, rank);
     yk_err err;
     assert_int_equal(read_all(submit(engine), &err), YK_FINISH_ERROR);
@@ -341,11 +355,11 @@ static void every_rank_of_a_stage_may_fail(void **state)
   (void)state;
   for (int rank = 0; rank < STAGE_RANKS; rank++)
     for (int call = 1; each_case(call, call <= 16); call += 3) {
-      yk_engine *engine = open_engine_in(YOKE_TESTS_DIR "/golden/families/qwen3", STAGE_RANKS, 2, 0);
+      yk_engine *engine = open_engine_in(YOKE_TESTS_DIR "/golden/families/qwen3", STAGE_RANKS, 2, 0, 0);
       yk_request *requests[N_AT_ONCE];
       char begin[48];
       atomic_store(&fail_at_call, call);
-      atomic_store(&stalls, false);
+      atomic_store(&stall_ms, 0);
       atomic_store(&failing_device, rank);
       snprintf(begin, sizeof begin, "rank %d of stage %d, ", rank, rank / 2);
       for (int i = 0; i < N_AT_ONCE; i++) requests[i] = submit(engine);
@@ -364,9 +378,9 @@ static void a_stalled_stage_is_named(void **state)
 {
   (void)state;
   for (int rank = 0; rank < STAGE_RANKS; rank++) {
-    yk_engine *engine = open_engine_in(YOKE_TESTS_DIR "/golden/families/qwen3", STAGE_RANKS, 2, 0.1);
+    yk_engine *engine = open_engine_in(YOKE_TESTS_DIR "/golden/families/qwen3", STAGE_RANKS, 2, 0.1, 0);
     atomic_store(&fail_at_call, 4);
-    atomic_store(&stalls, true);
+    atomic_store(&stall_ms, 400);
     atomic_store(&failing_device, rank);
     yk_request *first = submit(engine), *second = submit(engine);
     yk_err err;
@@ -381,6 +395,40 @@ static void a_stalled_stage_is_named(void **state)
     assert_int_equal(read_all(second, &err), YK_FINISH_ERROR);
     yk_engine_destroy(engine);
   }
+}
+
+static void *permit_all_soon(void *unused)
+{
+  (void)unused;
+  sleep_ms(50);
+  atomic_store(&n_permitted, INT_MAX);
+  return NULL;
+}
+
+/* The adapter's load is queued while two steps are in flight, of which the second stalls. All requests are there before
+ * the first step of all ends, so that both steps have some. */
+static void an_adapter_does_not_wait_for_a_stalled_stage(void **state)
+{
+  (void)state;
+  enum { N_CALLS = 7 }; /* of the last stage's rank in a step */
+  const yk_adapter_path adapter = {"a", YOKE_TESTS_DIR "/golden/adapters/all_linear"};
+  yk_engine *engine = open_engine_in(YOKE_TESTS_DIR "/golden/families/qwen3_f32", 2, 2, 0.2, 1);
+  yk_request *requests[3];
+  pthread_t permitter;
+  yk_err err = YK_ERR_INIT;
+  atomic_store(&n_permitted, 0);
+  atomic_store(&fail_at_call, 2 * N_CALLS + 1);
+  atomic_store(&stall_ms, 1500);
+  atomic_store(&failing_device, 1);
+  for (int i = 0; i < 3; i++) requests[i] = submit(engine);
+  atomic_store(&n_permitted, N_CALLS);
+  while (atomic_load(&n_calls) <= N_CALLS) sleep_ms(1);
+  assert_int_equal(pthread_create(&permitter, NULL, permit_all_soon, NULL), 0);
+  assert_int_equal(yk_engine_load_adapter(engine, &adapter, &err), YK_E_TIMEOUT);
+  assert_int_equal(err.rank, 1);
+  pthread_join(permitter, NULL);
+  for (int i = 0; i < 3; i++) assert_int_equal(read_all(requests[i], &err), YK_FINISH_ERROR);
+  yk_engine_destroy(engine);
 }
 
 static void a_new_engine_works_after_a_failed_one(void **state)
@@ -403,7 +451,7 @@ static void a_failed_engine_lets_go_of_held_sequences(void **state)
   assert_int_equal(yk_held_sequence_append(idle, ids, 3, YK_LOGITS_NONE, NULL, NULL), YK_OK);
   atomic_store(&n_calls, 0);
   atomic_store(&fail_at_call, 3);
-  atomic_store(&stalls, false);
+  atomic_store(&stall_ms, 0);
   atomic_store(&failing_device, 1);
   yk_err err = YK_ERR_INIT;
   assert_int_equal(yk_held_sequence_append(busy, ids, 3, YK_LOGITS_NONE, NULL, &err), YK_E_DEVICE);
@@ -422,6 +470,7 @@ int main(void)
                                      cmocka_unit_test(every_operation_of_experts_and_latent_attention_may_fail),
                                      cmocka_unit_test(every_rank_of_a_stage_may_fail),
                                      cmocka_unit_test(a_stalled_stage_is_named),
+                                     cmocka_unit_test(an_adapter_does_not_wait_for_a_stalled_stage),
                                      cmocka_unit_test(a_stalled_rank_is_named_within_the_time_limit),
                                      cmocka_unit_test(a_new_engine_works_after_a_failed_one),
                                      cmocka_unit_test(a_failed_engine_lets_go_of_held_sequences)};

@@ -437,6 +437,13 @@ yk_status yk_ranks_check(const yk_ranks *ranks, yk_err *err)
 
 /* ---- Other commands ---------------------------------------------------------------------------------------------- */
 
+static yk_status end_steps(yk_ranks *ranks, double timeout_s, yk_err *err)
+{
+  for (uint64_t i = ranks->n_waited; i < ranks->n_begun; i++)
+    YK_TRY(end_step(ranks, &ranks->steps[i % YK_MAX_RANKS], timeout_s, err));
+  return YK_OK;
+}
+
 /* Counts of stages in other processes. Steps in flight end first, since their results and this gather would wait for
  * each other. */
 static yk_status gather_rows(yk_ranks *ranks, int64_t *rows, size_t n, double timeout_s, yk_err *err)
@@ -444,8 +451,7 @@ static yk_status gather_rows(yk_ranks *ranks, int64_t *rows, size_t n, double ti
   const uint64_t count = n;
   const struct iovec piece = {(void *)(uintptr_t)&count, sizeof count};
   yk_err own = YK_ERR_INIT;
-  for (uint64_t i = ranks->n_waited; i < ranks->n_begun; i++)
-    YK_TRY(end_step(ranks, &ranks->steps[i % YK_MAX_RANKS], timeout_s, err));
+  YK_TRY(end_steps(ranks, timeout_s, err));
   memset(rows, 0, n * sizeof *rows);
   yk_status status = yk_cluster_send(ranks->cluster, MESSAGE_EXPERT_ROWS, &piece, 1, &own);
   if (status == YK_OK) status = run_read_rows(ranks, rows, timeout_s, &own);
@@ -460,9 +466,11 @@ yk_status yk_ranks_read_expert_rows(yk_ranks *ranks, int64_t *rows, size_t n, do
   return run_read_rows(ranks, rows, timeout_s, err);
 }
 
-yk_status yk_ranks_adapt(yk_ranks *ranks, const yk_adapter *adapter, int32_t number, yk_err *err)
+/* Steps in flight end first, since they have a time limit, and reading an adapter has none. */
+yk_status yk_ranks_adapt(yk_ranks *ranks, const yk_adapter *adapter, int32_t number, double timeout_s, yk_err *err)
 {
   yk_err errors[YK_MAX_RANKS];
+  YK_TRY(end_steps(ranks, timeout_s, err));
   for (int i = 0; i < ranks->settings.world.n_local; i++) errors[i] = YK_ERR_INIT;
   ranks->waiter = pthread_self();
   ranks->command = (command){.adapter = adapter, .number = number, .errors = errors};
