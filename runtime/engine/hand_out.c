@@ -61,7 +61,8 @@ static void describe_failure(const yk_engine *e, const item_results *r, bool all
   if (state == YK_ROW_BANNED)
     yk_err_set(err, YK_E_INVAL, "position %d (of a prompt of %d tokens and its output): %s every token", position,
                n_prompt,
-               r->is_masked ? "the constraint with allowed ids, biases and bad words bans" : "min_tokens bans");
+               r->is_masked ? "the constraint with allowed ids, biases and bad words bans"
+                            : "bad words and the end ids of min_tokens together ban");
   else
     yk_err_set(err, YK_E_DEVICE, "position %d (of a prompt of %d tokens and its output): %s is %s; %s%s", position,
                n_prompt, r->seq->returns_hidden ? "a number of the hidden state" : "a logit",

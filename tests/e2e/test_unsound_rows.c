@@ -303,7 +303,17 @@ static void a_broken_model_is_suspected(void **state)
   remove_model(&model);
 }
 
-/* Stop ids that are the whole vocabulary, and min_tokens: no token is left. The error is the request's. */
+static void expect_all_banned(yk_engine *engine, const yk_request_options *request)
+{
+  static answer found;
+  fixture_answer(engine, request, &found);
+  assert_int_equal(found.finish, YK_FINISH_ERROR);
+  assert_int_equal(found.error.code, YK_E_INVAL);
+  assert_non_null(strstr(found.error.message, "bad words and the end ids of min_tokens together ban every token"));
+}
+
+/* No token is left by min_tokens with stop ids that are the whole vocabulary, nor by bad words. The error is the
+ * request's. */
 static void a_request_that_bans_every_token_is_refused(void **state)
 {
   (void)state;
@@ -312,19 +322,24 @@ static void a_request_that_bans_every_token_is_refused(void **state)
   yk_engine *engine = fixture_open(&options);
   int32_t prompt[PROMPT], stops[VOCAB];
   make_prompt(3, -1, 0, prompt);
-  for (int32_t i = 0; i < VOCAB; i++) stops[i] = i;
+  yk_token_ids words[VOCAB];
+  for (int32_t i = 0; i < VOCAB; i++) {
+    stops[i] = i;
+    words[i] = (yk_token_ids){&stops[i], 1};
+  }
   yk_request_options request = fixture_request(engine, prompt, PROMPT, OUTPUT);
   request.sampling.stop_ids = stops;
   request.sampling.n_stop_ids = VOCAB;
   request.sampling.min_tokens = 2;
-  fixture_answer(engine, &request, &found);
-  assert_int_equal(found.finish, YK_FINISH_ERROR);
-  assert_int_equal(found.error.code, YK_E_INVAL);
-  assert_non_null(strstr(found.error.message, "min_tokens bans every token"));
+  expect_all_banned(engine, &request);
   request.sampling.min_tokens = 0;
   fixture_answer(engine, &request, &found);
   assert_int_equal(found.finish, YK_FINISH_STOP);
   assert_int_equal(found.n, 1);
+  request.sampling.n_stop_ids = 0;
+  request.sampling.bad_words = words;
+  request.sampling.n_bad_words = VOCAB;
+  expect_all_banned(engine, &request);
   fixture_close(engine);
 }
 

@@ -76,7 +76,7 @@ static void params_of_the_engine(void **state)
                                         {"logit_bias: token id 300", "logit_bias"},
                                         {"text: expected UTF-8", "prompt"},
                                         {"promptly: no field", ""},
-                                        {"position 5: min_tokens bans every token", ""}};
+                                        {"position 5: bad words ban every token", ""}};
   for (size_t i = 0; each_case(i, i < sizeof rows / sizeof *rows); i++)
     assert_string_equal(error_of(YK_E_INVAL, rows[i][0], NULL).param, rows[i][1]);
   assert_string_equal(error_of(YK_E_INVAL, "temperature: x", "n").param, "n");
