@@ -245,7 +245,7 @@ static void fill_limit_options(serve_options *options, yk_option out[N_LIMIT_OPT
       {"max-held-body-bytes", NULL, YK_OPTION_BYTES, &server->max_held_body_bytes, "SIZE",
        .help = "bodies received or prepared; then 503"},
       {"header-timeout", NULL, YK_OPTION_NUMBER, &server->header_timeout_s, "SECONDS",
-       .help = "for a request's headers and body; 0: none", .max = 86400},
+       .help = "for a request's headers, again for its body; 0: none", .max = 86400},
       {"request-timeout", NULL, YK_OPTION_NUMBER, &server->request_timeout_s, "SECONDS", .help = "for a request to end",
        .fallback = "none", .max = 86400 * 365},
       {"shutdown-timeout", NULL, YK_OPTION_NUMBER, &server->shutdown_timeout_s, "SECONDS",
