@@ -161,6 +161,11 @@ class Case(harness.Case):
         server = self.start(*options, program=self.faulty, env={"YOKE_FAULT": fault})
         return server, lambda: open(until, "wb").close()
 
+    def serve_slowly(self, *options):
+        """A server, on CPU, whose steps take longer than 60 ms, so that a long answer lasts almost a minute."""
+        fault = f"rank=0 operation=attention call=1 seconds={0.06 / N_LAYERS} fault=slow-host"
+        return self.serve(*options, program=self.faulty, env={"YOKE_FAULT": fault})
+
     def serve(self, *options, **more):
         """A server that is ready."""
         server = self.start(*options, **more)

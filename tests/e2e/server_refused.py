@@ -6,9 +6,9 @@ import glob
 import json
 import os
 import resource
+import select
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -490,34 +490,24 @@ class Refused(Case):
     # ---- Slow preparation ------------------------------------------------------------------------------------------
 
     def test_large_prompts_stop_nobody(self):
+        """Small requests that arrive behind large ones are answered before most of the large ones."""
         server = self.serve()
-        small = {"prompt": "17+25=", "max_tokens": 1}
-
-        def time_small():
-            began = time.monotonic()
-            self.assertEqual(server.post(COMPLETIONS, small).status, 200)
-            return time.monotonic() - began
-
-        alone_s = statistics.median(time_small() for _ in range(10))
         large = request_bytes(COMPLETIONS, {"prompt": "x " * (4095 << 10)}, "Connection: close\r\n")
-        most = large[:-1]
         with contextlib.ExitStack() as stack:
             flood = []
             for _ in range(40):
                 flood.append(stack.enter_context(socket.create_connection(("127.0.0.1", server.port))))
-                flood[-1].sendall(most)
-            end = time.monotonic() + 10
-            while time_small() > 2 * alone_s + 0.02 and time.monotonic() < end:  # the server has not read all data
-                time.sleep(0.05)
+                flood[-1].sendall(large[:-1])
             for connection in flood:
                 connection.sendall(large[-1:])
-            loaded_s = [time_small() for _ in range(20)]
+            for _ in range(10):
+                self.assertEqual(server.post(COMPLETIONS, {"prompt": "17+25=", "max_tokens": 1}).status, 200)
+            answered, _, _ = select.select(flood, [], [], 0)
             for connection in flood:
                 answer = connection.makefile("rb").read()
                 self.assertTrue(answer.startswith(b"HTTP/1.1 400 "), answer)
                 self.assertIn(b"context_length_exceeded", answer)
-        self.assertLess(min(loaded_s), 2 * alone_s + 0.05)  # the machine may be busy with other work
-        self.assertLess(statistics.median(loaded_s), 0.5)
+        self.assertLess(len(answered), len(flood) / 2)
 
     def test_a_slow_template_stops_no_completions(self):
         """Requests that wait to be prepared count as waiting, are answered in time, and appear in /health."""
@@ -552,7 +542,10 @@ class Refused(Case):
             self.assertEqual(server.ask("GET", "/health").status, 200)
             self.assertEqual(server.post(COMPLETIONS, {"prompt": "x", "max_tokens": 1}).status, 200)
             server.wait_for_metric("num_requests_waiting", 0)
-            self.assertEqual(server.post(CHAT, {"messages": HELLO, "max_tokens": 1}).status, 200)
+            end = time.monotonic() + harness.TIMEOUT_S
+            while (answer := server.post(CHAT, {"messages": HELLO, "max_tokens": 1})).status == 408:
+                self.assertLess(time.monotonic(), end)  # the new helper starts slowly on a loaded machine
+            self.assertEqual(answer.status, 200)
 
     # ---- The helper of chat templates ------------------------------------------------------------------------------
 

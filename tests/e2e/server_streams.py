@@ -77,7 +77,8 @@ class Streams(Case):
                 began = time.monotonic()
                 self.assertEqual(len(self.stream(server, PATH, {**LONG, "max_tokens": 50})), 50)
                 self.assertLess(time.monotonic() - began, 30)
-            server.wait_for_metric("num_requests_running", 0, within_s=120)  # nor does its answer wait for the client
+            # nor does its answer wait for the client
+            server.wait_for_metric("num_requests_running", 0, within_s=harness.TIMEOUT_S)
             answer = bytearray()
             while not answer.endswith(b"0\r\n\r\n"):
                 chunk = slow.recv(1 << 16)
@@ -91,7 +92,7 @@ class Streams(Case):
     def test_a_client_leaves(self):
         """Streaming, waiting for a whole answer, waiting in the queue: the requests of a client that leaves end, and
         their KV is free."""
-        server = self.serve("--max-num-seqs", 2)
+        server = self.serve_slowly("--max-num-seqs", 2)
         for leave in (self.close, self.reset, self.half_close):
             for stream in (True, False):
                 running = [self.open(server, {**LONG, "stream": stream}) for _ in range(2)]
@@ -104,10 +105,7 @@ class Streams(Case):
                 self.assertEqual(server.metric("num_requests_waiting"), 0)
                 for connection in (waiting, *running):
                     connection.close()
-        n_aborted, n_finished = (server.metric("request_success_total", finished_reason=reason)
-                                 for reason in ("abort", "length"))
-        self.assertLessEqual(n_aborted + n_finished, 18)
-        self.assertGreaterEqual(n_aborted, 10)  # others were quicker, or had not been submitted
+        self.assertEqual(server.metric("request_success_total", finished_reason="abort"), 18)
         self.assertEqual(server.metric("kv_cache_usage_perc"), 0)
 
     def close(self, connection):
@@ -163,23 +161,24 @@ class Streams(Case):
                     time.sleep(0.01)
 
     def test_too_many_requests(self):
-        server = self.serve("--max-num-seqs", 1, "--max-waiting", 2)
+        server = self.serve_slowly("--max-num-seqs", 1, "--max-waiting", 2)
         held = [self.open(server, {**LONG, "stream": True}) for _ in range(3)]
         server.wait_for_metric("num_requests_waiting", 2)
         refused = server.post(PATH, {"prompt": "x"})
         self.assert_refused(refused, 429, "too many requests", code="rate_limit_exceeded")
         self.assertIn(int(refused.getheader("Retry-After")), range(1, 61))
-        server.process.send_signal(signal.SIGSTOP)  # three are ahead, and none ends within two seconds
-        time.sleep(2)
-        server.process.send_signal(signal.SIGCONT)
-        refused = server.post(PATH, {"prompt": "x"})
-        self.assertEqual(refused.status, 429)
-        self.assertIn(int(refused.getheader("Retry-After")), range(6, 61))
+        end = time.monotonic() + 30
+        while int(refused.getheader("Retry-After")) < 6:  # three are ahead, and none ends within two seconds
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.1)
+            refused = server.post(PATH, {"prompt": "x"})
+            self.assertEqual(refused.status, 429)
         for connection in held:
             connection.close()
         server.wait_for_metric("num_requests_running", 0)
-        self.assertEqual(server.post(PATH, {"prompt": "x"}).status, 200)
-        self.assertEqual(server.post(PATH, {"prompt": "x", "n": 8}).status, 200)  # alone, it waits for no other
+        short = {"prompt": "x", "max_tokens": 1}
+        self.assertEqual(server.post(PATH, short).status, 200)
+        self.assertEqual(server.post(PATH, {**short, "n": 8}).status, 200)  # alone, it waits for no other
 
     def test_time_limit(self):
         """The limit counts from a request's arrival: a stream without a token by then is refused as a whole."""

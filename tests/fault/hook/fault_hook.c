@@ -42,7 +42,7 @@ static volatile int *stop_spinning; /* memory that the GPU can read */
 
 static void read_word(const char *word)
 {
-  static const char *const kinds[] = {"error",           "skip",           "stall-host", "stall-gpu",
+  static const char *const kinds[] = {"error",           "skip",           "stall-host", "slow-host", "stall-gpu",
                                       "illegal-address", "launch-failure", "no-memory",  "bad-peer"};
   bool known = sscanf(word, "rank=%d", &plan.rank) == 1 || sscanf(word, "call=%d", &plan.call) == 1 ||
                sscanf(word, "seconds=%lf", &plan.seconds) == 1 || sscanf(word, "operation=%31s", plan.operation) == 1 ||
@@ -81,20 +81,21 @@ void fault_hook_release(void)
 
 /* ---- The faults -------------------------------------------------------------------------------------------------- */
 
-/* Whether this call of the operation is the requested one. Must be called once per call of the operation. */
+static bool is_kind(const char *kind)
+{
+  return strcmp(plan.kind, kind) == 0;
+}
+
+/* Whether this call of the operation goes wrong. Must be called once per call of the operation. */
 static bool is_due(const yk_device *dev, const char *operation)
 {
   if (!is_armed || dev != faulty_device || strcmp(operation, plan.operation) != 0) return false;
-  if (atomic_fetch_add(&n_calls, 1) + 1 != plan.call) return false;
+  const int call = atomic_fetch_add(&n_calls, 1) + 1;
+  if (call != plan.call) return call > plan.call && is_kind("slow-host");
   atomic_store(&has_happened, true);
   printf("hook: rank %d, %s, call %d: %s\n", plan.rank, operation, plan.call, plan.kind);
   fflush(stdout);
   return true;
-}
-
-static bool is_kind(const char *kind)
-{
-  return strcmp(plan.kind, kind) == 0;
 }
 
 static void sleep_for(double seconds)
@@ -143,6 +144,7 @@ static bool goes_wrong(yk_device *dev, const char *operation, yk_status *status,
     return true;
   }
   if (is_kind("stall-host")) stall_host();
+  if (is_kind("slow-host")) sleep_for(plan.seconds);
 #ifdef YOKE_HAVE_NCCL
   if (is_kind("bad-peer")) nccl_fault_bad_peer();
 #endif

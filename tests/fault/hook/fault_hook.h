@@ -9,6 +9,7 @@
  * fault      error            the call returns an error and does nothing
  *            skip             the call does nothing, so that peers wait for the rank
  *            stall-host       the thread sleeps before the call for `seconds`, and until the file `until` exists
+ *            slow-host        the thread sleeps before this call and every later one for `seconds`
  *            stall-gpu        a kernel spins before the call, for `seconds` (0: a minute), or until fault_hook_release
  *            illegal-address  a kernel before the call writes to an invalid address
  *            launch-failure   a kernel before the call traps
