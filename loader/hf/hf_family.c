@@ -174,6 +174,15 @@ const char *yk_model_family_name(yk_model_family family)
   return family_names[family];
 }
 
+/* A name that the message has no space for ends in dots. */
+static yk_status refuse_class(const char *file, const char *name, yk_err *err)
+{
+  enum { MOST_BYTES = 28 };
+  const bool is_cut = strlen(name) > MOST_BYTES;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: unsupported architecture \"%.*s%s\"; supported: %s", file,
+                    is_cut ? MOST_BYTES - 3 : MOST_BYTES, name, is_cut ? "..." : "", supported_architectures);
+}
+
 static yk_status find_family(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_json classes = yk_json_get(root, "architectures");
@@ -200,8 +209,7 @@ static yk_status find_family(yk_json root, const char *file, yk_model_config *co
     }
   }
   if (!name) return yk_err_set(err, YK_E_FORMAT, "%s: key \"architectures\" is missing", file);
-  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: unsupported architecture \"%.28s\"; supported: %s", file, name,
-                    supported_architectures);
+  return refuse_class(file, name, err);
 }
 
 /* Mistral's class of models that read images has text models of several families, which "text_config" names. */

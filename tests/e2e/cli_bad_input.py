@@ -215,6 +215,8 @@ class Broken(harness.Case):
     def test_the_cause_comes_first(self):
         for changes, *parts in (
                 ({"architectures": ["MambaForCausalLM"]}, 'unsupported architecture "MambaForCausalLM"'),
+                ({"architectures": ["A" * 28]}, '"' + "A" * 28 + '"; supported: Llama', "FM9G, Phi-3"),
+                ({"architectures": ["A" * 29]}, '"' + "A" * 25 + '..."; supported: Llama', "FM9G, Phi-3"),
                 ({"quantization_config": {"quant_method": "hqq"}}, "hqq", "not supported")):
             for weights in ("model.safetensors.index.json", "pytorch_model.bin", "model.gguf", "notes.txt"):
                 with self.subTest(parts[0], weights=weights):

@@ -440,7 +440,7 @@ static void unknown_models(void **state)
        "config.json|\"GPT2LMHeadModel\"|Llama|Mistral|Qwen2 to 3.8|MiniCPM|FM9G|gpt-oss|Phi-3"},
       {"{'architectures': ['Qwen4ExpForCausalLM']}", YK_E_UNSUPPORTED, "Qwen4Exp|Qwen2 to 3.8"},
       {"{'architectures': ['AModelWithALongNameForConditionalGeneration']}", YK_E_UNSUPPORTED,
-       "\"AModelWithALongNameForCondit\"|Llama|Phi-3"},
+       "\"AModelWithALongNameForCon...\"|Llama|Phi-3"},
       {"{'architectures': '-', 'model_type': 'qwen4_exp'}", YK_E_UNSUPPORTED, "qwen4_exp|supported"},
       {"{'architectures': ['Gemma3ForCausalLM'], 'attn_logit_softcapping': 50.0}", YK_E_UNSUPPORTED,
        "attn_logit_softcapping"},
