@@ -62,6 +62,9 @@ static const char *const linear_names[] = {
     "feed_forward.experts.#.gate_proj",
     "feed_forward.experts.#.up_proj",
     "feed_forward.experts.#.down_proj",
+    "experts.#.gate_proj", /* Gemma 4 */
+    "experts.#.up_proj",
+    "experts.#.down_proj",
     "block_sparse_moe.experts.#.w1", /* Mixtral, Granite */
     "block_sparse_moe.experts.#.w2",
     "block_sparse_moe.experts.#.w3",
@@ -77,7 +80,10 @@ static const char *const gate_names[] = {"mlp.gate",
                                          "linear_attn.in_proj_a",
                                          "linear_attn.in_proj_b",
                                          "linear_attn.in_proj_ba",
-                                         "feed_forward.router"};
+                                         "feed_forward.router",
+                                         "router.proj", /* Gemma 4, with embeddings of each layer */
+                                         "per_layer_input_gate",
+                                         "per_layer_projection"};
 
 /* Whether name is pattern followed by ".weight". */
 static bool fits(const char *name, const char *pattern)

@@ -67,6 +67,20 @@ class Quantize(QuantizeCase):
         said = self.run_json("generate", "-m", out, "--device", "cpu", "--prompt", "348+275=", "--max-tokens", 3)
         self.assertEqual(said[0]["text"], "623")
 
+    def test_gemma_4(self):
+        """Experts beside a dense FFN become a layer each; routers and the layers' embeddings stay."""
+        for family, expected in (("gemma4_moe", "86 layers at 4 bits in groups of -1, 4 kept;"),
+                                 ("gemma4_e2b", "31 layers at 4 bits in groups of -1, 10 kept;")):
+            model, out = os.path.join(harness.FAMILIES, family), self.place(family)
+            said = self.quantize(model, out, "--group-size", -1)
+            self.assertIn(expected, said)
+            self.assertNotIn("stays as it is", said)
+            said = self.run_json("generate", "-m", out, "--device", "cpu", "--token-ids", "5,6,7", "--max-tokens", 3)
+            self.assertEqual(len(said[0]["token_ids"]), 3)
+        names = read_tensors(self.place("gemma4_moe"))
+        self.assertIn("model.layers.3.experts.4.down_proj.qweight", names)
+        self.assertIn("model.layers.3.router.proj.weight", names)
+
     @unittest.skipIf(harness.ON_CPU, "compares with a GPU")
     def test_devices_write_the_same(self):
         for size in (32, 64, 128, -1):
