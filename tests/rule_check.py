@@ -15,7 +15,7 @@ def write_tree(root, files):
             file.write(text)
 
 
-def walk(root, written, left_out, not_walked=frozenset({"build", "__pycache__"})):
+def walk(root, written, left_out=(), not_walked=frozenset({"build", "__pycache__"})):
     """Paths below root, with /, of the files whose names match the pattern written; without those in left_out."""
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if name not in not_walked and not name.startswith("."))

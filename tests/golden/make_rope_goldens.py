@@ -94,6 +94,18 @@ def c_config(p, max_positions):
     return "{" + ", ".join(f".{k} = {v}" for k, v in fields.items()) + "}"
 
 
+def fold(text):
+    """Breaks each line that is wider than 120 columns behind commas."""
+    lines = []
+    for line in text.splitlines():
+        while len(line) > 120:
+            at = line.rindex(", ", 0, 121)
+            lines.append(line[:at + 1])
+            line = "   " + line[at + 2:]
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
 def main():
     here = pathlib.Path(__file__).resolve().parent
     output = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here / "rope_goldens.h"
@@ -128,8 +140,9 @@ typedef struct rope_golden {{
   const float *inv_freq, *table;
 }} rope_golden;
 
+/* clang-format off */
 """ + "\n".join(arrays) + "\n\nstatic const rope_golden rope_goldens[] = {\n" + "\n".join(rows) + "\n};\n\n#endif\n"
-    output.write_text(text)
+    output.write_text(fold(text))
 
 
 if __name__ == "__main__":
