@@ -19,34 +19,21 @@
 
 #include "base/wait.h"
 #include "kernels/cuda/cuda_device.h"
-#include "parallel/host_gather.h"
+#include "parallel/host_group.h"
 #include "parallel/nccl_functions.h"
-#include "parallel/remote.h"
 
 enum { CREATE_TIMEOUT_S = 60, END_TIMEOUT_S = 60, FAILED_END_TIMEOUT_S = 5 };
 enum { WATCHES_PER_QUERY = 256 }; /* calls of the watch per query of NCCL; every call checks for aborts */
 
 /* Ranks that communicate: a pipeline stage, or all ranks, for messages between stages. Shared by the ends of this
- * process; freed with the last of them. generation, n_arrived, n_ends, published and
- * is_moving under mutex. */
+ * process; freed with the last of them. */
 typedef struct group {
-  int n_ranks, n_local;
+  int n_ranks;
   int first_rank;              /* its number in the world */
-  yk_remote *remote;           /* host data to and from other processes, or NULL */
   yk_nccl_functions functions; /* empty with one rank, and without NCCL */
-  yk_host_gather *host_gather;
-  atomic_bool aborted;
-  yk_err failure; /* of other processes: written once, before aborted; else YK_OK */
-  pthread_mutex_t mutex;
-  pthread_cond_t cv_passed; /* generation grew, or aborted */
-  uint64_t generation;      /* completed barriers */
-  int n_arrived, n_ends;
-  bool is_moving; /* the last rank to arrive exchanges published host data with other processes */
-  const void *published[YK_MAX_RANKS];
+  yk_host_group *host;
+  atomic_int n_ends;
 } group;
-
-/* Exchanges host data with other processes before a barrier ends. */
-typedef yk_status move_function(group *g, size_t n_bytes, yk_err *err);
 
 typedef struct nccl_comm {
   yk_comm base;
@@ -91,12 +78,16 @@ static void begin_abort(nccl_comm *comm)
   comm->nccl = NULL;
 }
 
+static bool is_over(const nccl_comm *comm)
+{
+  return comm->has_failed || yk_host_group_is_aborted(comm->group->host, NULL);
+}
+
 /* Returns whether NCCL has finished the abort. On a GPU that many processes share this takes long; after an error that
  * corrupted the process's CUDA state it may never happen: NCCL's resources are then left until the process ends. */
 static bool end_abort(nccl_comm *comm)
 {
-  bool has_failed = comm->has_failed || atomic_load(&comm->group->aborted);
-  struct timespec deadline = yk_wait_deadline(has_failed ? FAILED_END_TIMEOUT_S : END_TIMEOUT_S);
+  struct timespec deadline = yk_wait_deadline(is_over(comm) ? FAILED_END_TIMEOUT_S : END_TIMEOUT_S);
   if (!comm->is_aborting) return true;
   comm->is_aborting = false;
   if (pthread_clockjoin_np(comm->aborter, NULL, CLOCK_MONOTONIC, &deadline) == 0) return true;
@@ -107,22 +98,12 @@ static bool end_abort(nccl_comm *comm)
 /* Called by this end's own thread: abandons operations that wait for the others. */
 static yk_status give_up(nccl_comm *comm, yk_err *err)
 {
-  const group *g = comm->group;
+  const yk_err *failure;
   begin_abort(comm);
-  if (!atomic_load(&g->aborted) || g->failure.code == YK_OK)
+  if (!yk_host_group_is_aborted(comm->group->host, &failure) || failure->code == YK_OK)
     return yk_err_set(err, YK_E_COMM, "communication was aborted because another rank failed");
-  if (err && err->code == YK_OK) *err = g->failure;
-  return g->failure.code;
-}
-
-static void signal_abort(group *g)
-{
-  pthread_mutex_lock(&g->mutex);
-  atomic_store(&g->aborted, true);
-  pthread_cond_broadcast(&g->cv_passed);
-  pthread_mutex_unlock(&g->mutex);
-  yk_host_gather_abort(g->host_gather);
-  if (g->remote) yk_remote_abort(g->remote);
+  if (err && err->code == YK_OK) *err = *failure;
+  return failure->code;
 }
 
 /* Records an error of NCCL. Does not abort the group: the receiver of the error does so once the error is recorded, so
@@ -151,14 +132,14 @@ static yk_status taken(nccl_comm *comm, ncclResult_t result, const char *operati
 /* Start of every operation. */
 static yk_status enter(nccl_comm *comm, yk_err *err)
 {
-  if (atomic_load(&comm->group->aborted) || comm->has_failed) return give_up(comm, err);
+  if (is_over(comm)) return give_up(comm, err);
   return yk_cuda_device_activate(comm->base.dev, err);
 }
 
 yk_status yk_comm_nccl_check(yk_comm *base, yk_err *err)
 {
   nccl_comm *comm = (nccl_comm *)base;
-  if (atomic_load(&comm->group->aborted) || comm->has_failed) return give_up(comm, err);
+  if (is_over(comm)) return give_up(comm, err);
   if (!comm->nccl || ++comm->n_watches < WATCHES_PER_QUERY) return YK_OK;
   ncclResult_t result = ncclSuccess;
   comm->n_watches = 0;
@@ -279,99 +260,31 @@ static yk_status watch_device(void *context, yk_err *err)
   return yk_cuda_device_check_watch(context, err);
 }
 
-/* For the last rank to arrive, which holds the mutex. */
-static void move_data(group *g, move_function *move, size_t n_bytes)
+static yk_host_member member_of(const nccl_comm *comm)
 {
-  yk_err failure = YK_ERR_INIT;
-  g->is_moving = true;
-  pthread_mutex_unlock(&g->mutex);
-  yk_status status = move(g, n_bytes, &failure);
-  pthread_mutex_lock(&g->mutex);
-  g->is_moving = false;
-  if (status == YK_OK || atomic_load(&g->aborted)) return;
-  g->failure = failure;
-  atomic_store(&g->aborted, true);
+  return (yk_host_member){comm->group->host, comm->base.rank, {watch_device, comm->base.dev}};
 }
 
-/* Under the mutex. */
-static void arrive(group *g, move_function *move, size_t n_bytes)
+/* End of an operation on the host that returned `status`. */
+static yk_status after_host(nccl_comm *comm, yk_status status, yk_err *err)
 {
-  if (atomic_load(&g->aborted) || ++g->n_arrived < g->n_local) return;
-  g->n_arrived = 0;
-  if (g->remote && move) move_data(g, move, n_bytes);
-  if (!atomic_load(&g->aborted)) g->generation++;
-  pthread_cond_broadcast(&g->cv_passed);
-}
-
-/* Publishes a pointer (NULL: none) and waits for every rank of this process; the last one moves data of n_bytes a rank
- * between the processes (NULL: nothing). No rank returns during the move, which reads what the ranks have published; an
- * abort ends the move soon. */
-static yk_status pass_barrier(yk_comm *base, const void *pointer, move_function *move, size_t n_bytes, yk_err *err)
-{
-  const double watch_every_s = 0.02;
-  nccl_comm *comm = (nccl_comm *)base;
-  group *g = comm->group;
-  yk_status status = YK_OK;
-  YK_TRY(enter(comm, err));
-  pthread_mutex_lock(&g->mutex);
-  uint64_t generation = g->generation;
-  if (pointer) g->published[base->rank] = pointer;
-  arrive(g, move, n_bytes);
-  while (g->generation == generation && (g->is_moving || (!atomic_load(&g->aborted) && status == YK_OK))) {
-    struct timespec deadline = yk_wait_deadline(watch_every_s);
-    if (pthread_cond_timedwait(&g->cv_passed, &g->mutex, &deadline) != ETIMEDOUT || status != YK_OK) continue;
-    pthread_mutex_unlock(&g->mutex);
-    status = yk_cuda_device_check_watch(base->dev, err);
-    pthread_mutex_lock(&g->mutex);
-  }
-  bool has_passed = g->generation != generation;
-  pthread_mutex_unlock(&g->mutex);
-  if (has_passed) return YK_OK;
-  return status == YK_OK ? give_up(comm, err) : status;
-}
-
-static yk_status move_to_rank_0(group *g, size_t n_bytes, yk_err *err)
-{
-  return yk_remote_gather(g->remote, g->published, n_bytes, (void *)(uintptr_t)g->published[0], err);
-}
-
-/* With ranks of other processes: rank 0 publishes where all data goes. */
-static yk_status gather_from_processes(yk_comm *base, const void *data, size_t n_bytes, void *all, yk_err *err)
-{
-  const group *g = ((nccl_comm *)base)->group;
-  if (base->rank == 0 && all != data && n_bytes > 0) memmove(all, data, n_bytes);
-  YK_TRY(pass_barrier(base, base->rank == 0 ? all : data, move_to_rank_0, n_bytes, err));
-  for (int rank = 1; base->rank == 0 && rank < g->n_local && n_bytes > 0; rank++)
-    memcpy((char *)all + (size_t)rank * n_bytes, g->published[rank], n_bytes);
-  return pass_barrier(base, NULL, NULL, 0, err);
+  return status == YK_E_COMM && !comm->has_failed ? give_up(comm, err) : status;
 }
 
 static yk_status nccl_gather_host(yk_comm *base, const void *data, size_t n_bytes, void *all, yk_err *err)
 {
   nccl_comm *comm = (nccl_comm *)base;
-  const yk_mailbox_watch device = {watch_device, base->dev};
+  const yk_host_member member = member_of(comm);
   YK_TRY(enter(comm, err));
-  if (comm->group->remote) return gather_from_processes(base, data, n_bytes, all, err);
-  yk_status status = yk_host_gather_run(comm->group->host_gather, base->rank, data, n_bytes, all, &device, err);
-  return status == YK_E_COMM && !comm->has_failed ? give_up(comm, err) : status;
-}
-
-static yk_status move_to_all(group *g, size_t n_bytes, yk_err *err)
-{
-  yk_moved data = {.n_rows = 1, .row_bytes = n_bytes};
-  memcpy(data.bases, g->published, sizeof data.bases);
-  YK_TRY(yk_remote_move(g->remote, YK_MOVE_ALL, &data, 1, err));
-  memcpy(g->published, data.bases, sizeof data.bases);
-  return YK_OK;
+  return after_host(comm, yk_host_group_gather(&member, data, n_bytes, all, err), err);
 }
 
 yk_status yk_comm_nccl_share_host(yk_comm *base, const void *data, size_t n_bytes, void *all, yk_err *err)
 {
-  const group *g = ((nccl_comm *)base)->group;
-  YK_TRY(pass_barrier(base, data, move_to_all, n_bytes, err));
-  for (int rank = 0; rank < g->n_ranks; rank++)
-    memcpy((char *)all + (size_t)rank * n_bytes, g->published[rank], n_bytes);
-  return pass_barrier(base, NULL, NULL, 0, err);
+  nccl_comm *comm = (nccl_comm *)base;
+  const yk_host_member member = member_of(comm);
+  YK_TRY(enter(comm, err));
+  return after_host(comm, yk_host_group_share(&member, data, n_bytes, all, err), err);
 }
 
 /* NCCL alone gives no access to a peer's memory. */
@@ -382,34 +295,25 @@ static yk_status nccl_open_memory(yk_comm *base, void *memory, void **opened, yk
   return enter((nccl_comm *)base, err);
 }
 
-static yk_status move_nothing(group *g, size_t n_bytes, yk_err *err)
-{
-  (void)n_bytes;
-  return yk_remote_barrier(g->remote, err);
-}
-
 static yk_status nccl_barrier(yk_comm *base, yk_err *err)
 {
-  return pass_barrier(base, NULL, move_nothing, 0, err);
+  nccl_comm *comm = (nccl_comm *)base;
+  const yk_host_member member = member_of(comm);
+  YK_TRY(enter(comm, err));
+  return after_host(comm, yk_host_group_barrier(&member, err), err);
 }
 
 static void nccl_abort(yk_comm *base)
 {
-  signal_abort(((nccl_comm *)base)->group);
+  yk_host_group_abort(((nccl_comm *)base)->group->host);
 }
 
 /* ---- Creation ---------------------------------------------------------------------------------------------------- */
 
 static void release_group(group *g)
 {
-  pthread_mutex_lock(&g->mutex);
-  bool last = --g->n_ends == 0;
-  pthread_mutex_unlock(&g->mutex);
-  if (!last) return;
-  yk_host_gather_destroy(g->host_gather);
-  yk_remote_destroy(g->remote);
-  pthread_cond_destroy(&g->cv_passed);
-  pthread_mutex_destroy(&g->mutex);
+  if (atomic_fetch_sub(&g->n_ends, 1) > 1) return;
+  yk_host_group_destroy(g->host);
   free(g);
 }
 
@@ -491,7 +395,7 @@ static ncclResult_t begin_connecting(const plan *p, const yk_nccl_functions *ncc
 /* One thread connects all ends at once, with a time limit. */
 static yk_status connect_ends(const plan *p, const yk_exchange *exchange, yk_err *err)
 {
-  const yk_nccl_functions *nccl = p->ends[0]->functions;
+  const yk_nccl_functions *nccl = &p->groups[group_of(p, p->world->first_rank)]->functions;
   const int n_ranks = p->group_ranks;
   int64_t start_ns = yk_clock_now_ns();
   ncclUniqueId ids[YK_MAX_RANKS];
@@ -513,17 +417,15 @@ static yk_status connect_ends(const plan *p, const yk_exchange *exchange, yk_err
 
 static yk_status group_create(const plan *p, int number, group **out, yk_err *err)
 {
+  int n_local = 0;
   group *g = calloc(1, sizeof *g);
   if (!g) return yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
-  pthread_mutex_init(&g->mutex, NULL);
-  yk_cond_init(&g->cv_passed);
-  g->failure = YK_ERR_INIT;
   g->n_ranks = p->group_ranks;
   g->first_rank = number * p->group_ranks;
-  for (int rank = 0; rank < g->n_ranks; rank++) g->n_local += yk_world_is_local(p->world, g->first_rank + rank);
   g->n_ends = 1; /* the creating function's, until every end exists */
   *out = g;
-  YK_TRY(yk_host_gather_create(g->n_ranks, &g->host_gather, err));
+  for (int rank = 0; rank < g->n_ranks; rank++) n_local += yk_world_is_local(p->world, g->first_rank + rank);
+  YK_TRY(yk_host_group_create(g->n_ranks, n_local, &g->host, err));
   return p->has_nccl && g->n_ranks > 1 ? yk_nccl_load(&g->functions, err) : YK_OK;
 }
 
@@ -558,7 +460,9 @@ static yk_status connect_hosts(const plan *p, const yk_wires *wires, yk_err *err
   for (int i = 0; i < p->n_groups; i++) {
     if (!p->groups[i]) continue;
     snprintf(name, sizeof name, "%.22s %d", tag, i);
-    YK_TRY(yk_remote_create(p->world, wires, i, name, &p->groups[i]->remote, err));
+    yk_remote *remote;
+    YK_TRY(yk_remote_create(p->world, wires, i, name, &remote, err));
+    yk_host_group_connect(p->groups[i]->host, remote);
   }
   return YK_OK;
 }
@@ -578,7 +482,7 @@ static yk_status create(plan *p, const yk_exchange *exchange, const yk_wires *wi
   yk_status status = create_groups(p, wires, err);
   if (status == YK_OK && p->has_nccl && p->group_ranks > 1) status = connect_ends(p, exchange, err);
   for (int i = 0; i < p->n_groups; i++) /* ends the waits for ends that NCCL could not connect */
-    if (status != YK_OK && p->groups[i] && p->groups[i]->host_gather) signal_abort(p->groups[i]);
+    if (status != YK_OK && p->groups[i] && p->groups[i]->host) yk_host_group_abort(p->groups[i]->host);
   for (int i = 0; i < p->world->n_local; i++) {
     if (status == YK_OK)
       out[i] = &p->ends[i]->base;
