@@ -25,7 +25,7 @@
 #include "base/status.h"
 #include "kernels/weight.h"
 #include "loader/hf/hf_config.h"
-#include "loader/model/weight_names.h"
+#include "loader/model/weight_modules.h"
 
 typedef struct yk_checkpoint yk_checkpoint;
 

@@ -7,7 +7,7 @@
 
 #include "base/checked.h"
 #include "loader/model/quant_rules.h"
-#include "loader/model/weight_names.h"
+#include "loader/model/weight_modules.h"
 
 enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 32, MAX_PIECES = 2, N_KINDS = 2 };
 

@@ -7,7 +7,7 @@
 #include "loader/integers/quant_tensors.h"
 #include "loader/kv_scales.h"
 #include "loader/model/quant_rules.h"
-#include "loader/model/weight_names.h"
+#include "loader/model/weight_modules.h"
 #include "loader/quant_method.h"
 
 enum { NAME_BYTES = YK_WEIGHT_NAME_BYTES + 16 };

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/model/weight_modules.h"
 #include "loader/safetensors/dir.h"
 #include "loader/safetensors/safetensors.h"
 

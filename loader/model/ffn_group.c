@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "loader/model/quant_rules.h"
+#include "loader/model/weight_modules.h"
 
 int64_t yk_ffn_group(const yk_model_config *config, yk_weight_role down, int64_t n_channels)
 {

@@ -15,7 +15,7 @@
 #ifndef YK_QUANTIZE_INPUT_KINDS_H
 #define YK_QUANTIZE_INPUT_KINDS_H
 
-#include "loader/model/weight_names.h"
+#include "loader/model/weight_modules.h"
 
 typedef enum yk_input_kind {
   YK_INPUT_QKV,

@@ -5,7 +5,7 @@
 
 #include "each_case.h"
 #include "loader/fused_experts.h"
-#include "loader/model/weight_names.h"
+#include "loader/model/weight_modules.h"
 
 #define COMMON                                                                                                         \
   " 'vocab_size': 200, 'hidden_size': 64, 'intermediate_size': 96, 'num_hidden_layers': 4, 'num_attention_heads': 4,"  \

@@ -3,7 +3,7 @@
 
 #include "each_case.h"
 #include "loader/checkpoint.h"
-#include "loader/model/weight_names.h"
+#include "loader/model/weight_modules.h"
 
 static const char chatglm[] =
     "{'architectures': ['ChatGLMModel'], 'model_type': 'chatglm', 'add_qkv_bias': true, 'ffn_hidden_size': 96,"

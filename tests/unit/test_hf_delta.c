@@ -1,7 +1,7 @@
 /* Configurations of gated delta nets: sizes, layers, the text part of models that read images, and refusals. */
 #include "unit/hf_config_fixture.h"
 
-#include "loader/model/weight_names.h"
+#include "loader/model/weight_modules.h"
 
 static void defaults_of_the_class(void **state)
 {

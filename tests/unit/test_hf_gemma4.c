@@ -2,7 +2,7 @@
 #include "unit/hf_config_fixture.h"
 
 #include "each_case.h"
-#include "loader/model/weight_names.h"
+#include "loader/model/weight_modules.h"
 
 #define GEMMA4 "{'architectures': ['Gemma4ForCausalLM'], 'hidden_size_per_layer_input': 0"
 

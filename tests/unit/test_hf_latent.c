@@ -4,7 +4,7 @@
 
 #include "each_case.h"
 #include "loader/hf/hf_config.h"
-#include "loader/model/weight_names.h"
+#include "loader/model/weight_modules.h"
 
 /* A small model of a class with the given keys of latent attention, written with ' for ". */
 static yk_status parse_as(const char *class, const char *keys, yk_model_config *out, yk_err *err)

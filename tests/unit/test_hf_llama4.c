@@ -5,7 +5,7 @@
 #include "loader/checkpoint.h"
 #include "loader/fused_experts.h"
 #include "loader/integers/format.h"
-#include "loader/model/weight_names.h"
+#include "loader/model/weight_modules.h"
 #include "unit/hf_config_fixture.h"
 
 #define LLAMA4                                                                                                         \

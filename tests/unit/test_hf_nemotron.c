@@ -3,7 +3,7 @@
 
 #include "unit/hf_config_fixture.h"
 
-#include "loader/model/weight_names.h"
+#include "loader/model/weight_modules.h"
 
 #define MAMBA "'mamba_num_heads': 6, 'mamba_head_dim': 16, 'n_groups': 3, 'ssm_state_size': 32"
 #define EXPERTS                                                                                                        \

@@ -2,7 +2,7 @@
 #include "unit/loader_fixture.h"
 
 #include "loader/model/linear_names.h"
-#include "loader/model/weight_names.h"
+#include "loader/model/weight_modules.h"
 #include "loader/text_names.h"
 
 enum { AFTER_ALL = 128 }; /* more than there are families */
