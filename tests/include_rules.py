@@ -61,8 +61,8 @@ MAY_INCLUDE = {
     "kernels/cuda/rows/": [BASE, "kernels/device.h", "kernels/experts.h", PTX, COMMON],
     "kernels/cuda/latent/": [BASE, "kernels/device.h", "kernels/latent.h", PTX, COMMON, BLAS, LAUNCH],
     "kernels/cuda/device/": [
-        BASE, "kernels/", PTX, LAUNCH, "kernels/cuda/attention/attention_types.h", "kernels/cuda/gemm/types.h",
-        "kernels/cuda/latent/latent_types.h", "kernels/cuda/w8a8/types.h"
+        BASE, "kernels/", PTX, LAUNCH, "kernels/cuda/attention/attention_types.h", "kernels/cuda/gemm/turns.h",
+        "kernels/cuda/gemm/types.h", "kernels/cuda/latent/latent_types.h", "kernels/cuda/w8a8/types.h"
     ],
     "kernels/cuda/sampling/": [BASE, "kernels/device.h", PTX, COMMON, DEVICE],
     "kernels/cuda/quantize/": [BASE, "kernels/device.h", "kernels/awq_quantize.h", PTX, COMMON, BLAS, DEVICE],

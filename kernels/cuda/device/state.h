@@ -10,6 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/attention/attention_types.h"
+#include "kernels/cuda/gemm/turns.h"
 #include "kernels/cuda/gemm/types.h"
 #include "kernels/cuda/latent/latent_types.h"
 #include "kernels/cuda/w8a8/types.h"
@@ -46,7 +47,7 @@ typedef struct yk_cuda_device {
   void *blas_workspace, *attention_workspace;
   yk_cuda_moe_mailboxes mailboxes;
   yk_cuda_buffer gemm_workspace; /* for the WNA16 GEMM: zeroed once; every call leaves it ready for the next call */
-  bool gemm_second_half;         /* second_half of the next call of the WNA16 GEMM: see yk_gemm_call */
+  yk_gemm_turns gemm_turns;      /* of the WNA16 GEMM's calls */
   yk_cuda_buffer scratch;        /* results of a GEMM that cannot write y itself */
   yk_cuda_buffer landing, landing_order; /* while a layer is created: an uploaded part, and the order of its inputs */
   yk_status (*watch)(void *context, yk_err *err); /* a yk_cuda_watch of device.h, or NULL */

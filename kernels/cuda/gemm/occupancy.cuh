@@ -6,7 +6,7 @@
  * would pass this placement on to the next. Hence two kinds of half. A block in the first half needs more than half of
  * the shared memory; a block in the second half needs more than half of the registers, by means of idle warps that only
  * hold them. Then only blocks of different kinds fit on one multiprocessor, and GEMMs take the two halves alternately
- * (yk_gemm_call.second_half).
+ * (turns.h).
  *
  * Registers are allocated by quarters of a multiprocessor, one for each warp scheduler: the warps of a quarter must
  * fit, not only the total. Kernels between two GEMMs (norms, RoPE, all-reduce) request the same division of shared

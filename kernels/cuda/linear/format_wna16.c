@@ -62,8 +62,7 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
                         .y = call->y,
                         .m = call->n_rows,
                         .workspace = cuda->gemm_workspace.ptr,
-                        .second_half = cuda->gemm_second_half};
-  cuda->gemm_second_half = !cuda->gemm_second_half;
+                        .second_half = yk_gemm_take_turn(&cuda->gemm_turns)};
   return yk_cuda_blame(cuda, yk_gemm_forward(&cuda->wna16, &desc, call->plan, &wna16, cuda->stream, err), err);
 }
 
@@ -106,7 +105,7 @@ yk_grouped_call yk_cuda_wna16_grouped_call(const yk_cuda_device *cuda, const yk_
                            .starts = call->args->starts,
                            .max_slots = call->args->max_slots,
                            .y = call->args->y,
-                           .second_half = cuda->gemm_second_half,
+                           .second_half = yk_gemm_turn(&cuda->gemm_turns),
                            .starts_are_settled = call->starts_are_settled,
                            .next_tile = call->next_tile,
                            .combine = call->combine,
@@ -115,7 +114,7 @@ yk_grouped_call yk_cuda_wna16_grouped_call(const yk_cuda_device *cuda, const yk_
 
 void yk_cuda_wna16_grouped_launched(yk_cuda_device *cuda)
 {
-  cuda->gemm_second_half = !cuda->gemm_second_half;
+  yk_gemm_take_turn(&cuda->gemm_turns);
 }
 
 static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_call *call, yk_err *err)
