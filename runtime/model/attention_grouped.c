@@ -390,9 +390,7 @@ static yk_status forward(const yk_sublayer *a, yk_sublayer_step *s, yk_err *err)
   YK_TRY(yk_row_norms_run(&a->row_norms, s, &a->heads, qkv, to_y.scratch, err));
   YK_RUN(s->operations, OTHER, s->layer, "rotary embedding", rotate_and_cache(a, s, qkv, err));
   YK_RUN(s->operations, ATTENTION, s->layer, "attention", attend(a, s, qkv, attended, err));
-  YK_TRY(yk_row_parallel_begin(&a->o, s, &to_y, err));
-  YK_RUN(s->operations, GEMM_O, s->layer, "o_proj", yk_row_parallel_multiply(&a->o, s, &to_y, err));
-  return yk_row_parallel_end(&a->o, s, &to_y, err);
+  return yk_row_parallel_run(&a->o, s, &to_y, YK_OPERATION_GEMM_O, "o_proj", err);
 }
 
 static yk_status copy(const yk_sublayer *a, yk_device *dev, const yk_step_copy *c, yk_err *err)

@@ -296,9 +296,7 @@ static yk_status forward(const yk_sublayer *a, yk_sublayer_step *s, yk_err *err)
   void *attended = (char *)s->scratch + a->at.attended;
   yk_row_parallel_args to_y = {.x = attended, .y = s->y.rows, .scratch = (char *)s->scratch + a->at.o};
   if (a->layout.n_heads > 0) YK_TRY(attend(a, s, attended, err));
-  YK_TRY(yk_row_parallel_begin(&a->o, s, &to_y, err));
-  YK_RUN(s->operations, GEMM_O, s->layer, "o_proj", yk_row_parallel_multiply(&a->o, s, &to_y, err));
-  return yk_row_parallel_end(&a->o, s, &to_y, err);
+  return yk_row_parallel_run(&a->o, s, &to_y, YK_OPERATION_GEMM_O, "o_proj", err);
 }
 
 static yk_status copy(const yk_sublayer *a, yk_device *dev, const yk_step_copy *c, yk_err *err)

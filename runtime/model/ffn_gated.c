@@ -131,9 +131,7 @@ yk_status yk_gated_ffn_forward(const yk_gated_ffn *ffn, const yk_sublayer_step *
   yk_row_parallel_args to_y = {.x = scratch, .y = s->y.rows, .scratch = (char *)scratch + ffn->down_offset_bytes};
   YK_RUN(s->operations, GEMM_GATE_UP, s->layer, "gate_up_proj",
          s->dev->ops->linear_forward(s->dev, ffn->gate_up, &to_inner, err));
-  YK_TRY(yk_row_parallel_begin(&ffn->down, s, &to_y, err));
-  YK_RUN(s->operations, GEMM_DOWN, s->layer, "down_proj", yk_row_parallel_multiply(&ffn->down, s, &to_y, err));
-  return yk_row_parallel_end(&ffn->down, s, &to_y, err);
+  return yk_row_parallel_run(&ffn->down, s, &to_y, YK_OPERATION_GEMM_DOWN, "down_proj", err);
 }
 
 void yk_gated_ffn_destroy(yk_device *dev, yk_gated_ffn *ffn)

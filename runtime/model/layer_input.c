@@ -86,10 +86,7 @@ static yk_status forward(const yk_sublayer *input, yk_sublayer_step *s, yk_err *
   YK_RUN(s->operations, GEMM_GATE_UP, s->layer, "per_layer_input_gate",
          s->dev->ops->linear_forward(s->dev, input->gate, &to_inner, err));
   YK_RUN(s->operations, OTHER, s->layer, "product with embeddings", s->dev->ops->multiply(s->dev, &product, err));
-  YK_TRY(yk_row_parallel_begin(&input->down, s, &to_y, err));
-  YK_RUN(s->operations, GEMM_DOWN, s->layer, "per_layer_projection",
-         yk_row_parallel_multiply(&input->down, s, &to_y, err));
-  return yk_row_parallel_end(&input->down, s, &to_y, err);
+  return yk_row_parallel_run(&input->down, s, &to_y, YK_OPERATION_GEMM_DOWN, "per_layer_projection", err);
 }
 
 static void destroy(yk_device *dev, yk_sublayer *input)

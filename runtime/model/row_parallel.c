@@ -43,10 +43,9 @@ static yk_linear_sums_args sums_args(const yk_sublayer_step *s, const yk_row_par
                                .adapters = s->batch->adapters};
 }
 
-yk_status yk_row_parallel_begin(const yk_row_parallel *layer, const yk_sublayer_step *s,
-                                const yk_row_parallel_args *args, yk_err *err)
+static yk_status exchange_maxima(const yk_row_parallel *layer, const yk_sublayer_step *s,
+                                 const yk_row_parallel_args *args, yk_err *err)
 {
-  if (!layer->in_steps) return YK_OK;
   const yk_linear_sums_args sums = sums_args(s, args);
   YK_RUN(s->operations, OTHER, s->layer, "largest inputs",
          s->dev->ops->linear_maxima(s->dev, layer->linear, &sums, err));
@@ -56,8 +55,8 @@ yk_status yk_row_parallel_begin(const yk_row_parallel *layer, const yk_sublayer_
   return YK_OK;
 }
 
-yk_status yk_row_parallel_multiply(const yk_row_parallel *layer, const yk_sublayer_step *s,
-                                   const yk_row_parallel_args *args, yk_err *err)
+static yk_status multiply(const yk_row_parallel *layer, const yk_sublayer_step *s, const yk_row_parallel_args *args,
+                          yk_err *err)
 {
   const yk_linear_sums_args sums = sums_args(s, args);
   if (layer->in_steps) return s->dev->ops->linear_sums(s->dev, layer->linear, &sums, err);
@@ -69,14 +68,22 @@ yk_status yk_row_parallel_multiply(const yk_row_parallel *layer, const yk_sublay
   return s->dev->ops->linear_forward(s->dev, layer->linear, &floats, err);
 }
 
-yk_status yk_row_parallel_end(const yk_row_parallel *layer, const yk_sublayer_step *s, const yk_row_parallel_args *args,
-                              yk_err *err)
+static yk_status add_sums(const yk_row_parallel *layer, const yk_sublayer_step *s, const yk_row_parallel_args *args,
+                          yk_err *err)
 {
-  if (!layer->in_steps) return YK_OK;
   const yk_linear_sums_args sums = sums_args(s, args);
   YK_RUN(s->operations, ALL_REDUCE, s->layer, "all-reduce of integer sums",
          s->comm->ops->all_reduce_i32(s->comm, sums.sums, (int64_t)sums.n_tokens * s->hidden, YK_REDUCE_SUM, err));
   YK_RUN(s->operations, OTHER, s->layer, "scaling of sums",
          s->dev->ops->linear_scale(s->dev, layer->linear, &sums, err));
   return YK_OK;
+}
+
+yk_status yk_row_parallel_run(const yk_row_parallel *layer, const yk_sublayer_step *s, const yk_row_parallel_args *args,
+                              yk_operation_kind kind, const char *name, yk_err *err)
+{
+  if (layer->in_steps) YK_TRY(exchange_maxima(layer, s, args, err));
+  YK_TRY(yk_operation_begin(s->operations, kind, s->layer, name, err));
+  YK_TRY(yk_operation_name_error(s->operations, s->layer, name, multiply(layer, s, args, err), err));
+  return layer->in_steps ? add_sums(layer, s, args, err) : YK_OK;
 }

@@ -4,14 +4,14 @@
  * multiplies integers (yk_linear_has_sums), several ranks run in steps, so that the result equals that of a single
  * rank:
  *
- *   begin      largest |x| of this rank's inputs == all-reduce: of the whole row
- *   multiply   integer sums of this rank's inputs
- *   end        == all-reduce: integer sums of the whole row; rank 0 scales them, adds the bias and rounds
+ *   largest |x| of this rank's inputs == all-reduce: of the whole row
+ *   integer sums of this rank's inputs == all-reduce: of the whole row; rank 0 scales them, adds the bias and rounds
  *
  * The other ranks write zeros, so that the all-reduce after the sublayer leaves rank 0's result unchanged. */
 #ifndef YK_MODEL_ROW_PARALLEL_H
 #define YK_MODEL_ROW_PARALLEL_H
 
+#include "model/operation.h"
 #include "model/rank_loader.h"
 
 struct yk_sublayer_step;
@@ -21,8 +21,8 @@ typedef struct yk_row_parallel {
   bool in_steps;
 } yk_row_parallel;
 
-/* x act [n_tokens, k_local] -> y act [n_tokens, n]. scratch: bytes as measured, reserved for this layer from begin to
- * end. */
+/* x act [n_tokens, k_local] -> y act [n_tokens, n]. scratch: bytes as measured, reserved for this layer
+ * meanwhile. */
 typedef struct yk_row_parallel_args {
   const void *x;
   void *y;
@@ -41,14 +41,9 @@ int64_t yk_row_parallel_scratch(const yk_rank_source *source, const yk_linear_sp
 yk_status yk_row_parallel_load(const yk_rank_loader *loader, const yk_linear_spec *spec, yk_row_parallel *out,
                                yk_err *err);
 
-/* begin, multiply, end - one forward: every rank calls all three in this order. multiply is one operation, which the
- * caller begins; begin and end begin their own operations. Errors: those of device and communicator. Thread: the rank's
- * own. */
-yk_status yk_row_parallel_begin(const yk_row_parallel *layer, const struct yk_sublayer_step *step,
-                                const yk_row_parallel_args *args, yk_err *err);
-yk_status yk_row_parallel_multiply(const yk_row_parallel *layer, const struct yk_sublayer_step *step,
-                                   const yk_row_parallel_args *args, yk_err *err);
-yk_status yk_row_parallel_end(const yk_row_parallel *layer, const struct yk_sublayer_step *step,
-                              const yk_row_parallel_args *args, yk_err *err);
+/* yk_row_parallel_run - one forward, of every rank. kind, name: of the multiplication, for times and errors.
+ *   Errors: those of device and communicator. Thread: the rank's own. */
+yk_status yk_row_parallel_run(const yk_row_parallel *layer, const struct yk_sublayer_step *step,
+                              const yk_row_parallel_args *args, yk_operation_kind kind, const char *name, yk_err *err);
 
 #endif
