@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "kernels/cpu/cpu_kv_cache.h"
+#include "kernels/cpu/cpu_queries.h"
 #include "kernels/cpu/cpu_rows.h"
 
 typedef struct attention_context {
@@ -125,10 +126,11 @@ static void query_heads_of(const yk_head_layout *heads, int32_t kv_head, int32_t
   *end = (int32_t)yk_min_i64(group_first + heads->q_per_kv, heads->n_q_heads);
 }
 
-/* One item: all query heads of kv_head for rows [row, row_end), in tiles of at most YK_CPU_MAX_QUERIES queries. */
-static void attend_rows(const attention_context *c, int thread, int32_t seq, int64_t row, int64_t row_end,
-                        int32_t kv_head)
+/* One item: all query heads of a KV head, in tiles of at most YK_CPU_MAX_QUERIES queries. */
+static void attend_rows(const void *context, int thread, const yk_cpu_queries *queries)
 {
+  const attention_context *c = context;
+  const int32_t kv_head = queries->part;
   const yk_attention_args *a = c->args;
   yk_cpu_scratch *scratch = &c->cpu->scratch[thread];
   int32_t first_head, end_head;
@@ -136,32 +138,15 @@ static void attend_rows(const attention_context *c, int thread, int32_t seq, int
   for (int32_t head = first_head, n_heads; head < end_head; head += n_heads) {
     n_heads = (int32_t)yk_min_i64(end_head - head, YK_CPU_MAX_QUERIES);
     int32_t rows_per_tile = YK_CPU_MAX_QUERIES / n_heads;
-    for (int64_t first = row; first < row_end; first += rows_per_tile) {
-      tile t = {.block_table = a->batch->block_tables + (int64_t)seq * a->batch->block_table_stride,
+    for (int64_t first = queries->begin; first < queries->end; first += rows_per_tile) {
+      tile t = {.block_table = a->batch->block_tables + (int64_t)queries->seq * a->batch->block_table_stride,
                 .first_row = first,
-                .n_rows = (int32_t)yk_min_i64(rows_per_tile, row_end - first),
+                .n_rows = (int32_t)yk_min_i64(rows_per_tile, queries->end - first),
                 .kv_head = kv_head,
                 .first_head = head,
                 .n_heads = n_heads};
       attend_tile(c, &t, scratch);
     }
-  }
-}
-
-/* Thread t takes every n_threads-th item: neighbouring items of a prefill grow in cost, so ranges would not balance. */
-static void attend_share(void *context, int thread, int64_t begin, int64_t end)
-{
-  const attention_context *c = context;
-  const yk_batch *batch = c->args->batch;
-  int32_t n_shares = c->cpu->n_threads;
-  for (int64_t share = begin; share < end; share++) {
-    int64_t item = 0;
-    for (int32_t seq = 0; seq < batch->n_seqs; seq++)
-      for (int64_t row = batch->row_starts[seq]; row < batch->row_starts[seq + 1]; row += YK_CPU_MAX_QUERIES) {
-        int64_t row_end = yk_min_i64(row + YK_CPU_MAX_QUERIES, batch->row_starts[seq + 1]);
-        for (int32_t kv_head = 0; kv_head < c->args->heads.n_kv_heads; kv_head++, item++)
-          if (item % n_shares == share) attend_rows(c, thread, seq, row, row_end, kv_head);
-      }
   }
 }
 
@@ -172,6 +157,6 @@ yk_status yk_cpu_attention(yk_device *dev, const yk_attention_args *args, yk_err
                       args->heads.head_dim);
   attention_context context = {yk_cpu_device_of(dev), args, yk_cpu_kv_keys(&args->kv, &args->heads, dev->dtype),
                                yk_cpu_kv_values(&args->kv, &args->heads, dev->dtype)};
-  yk_cpu_pool_run(context.cpu->pool, context.cpu->n_threads, 1, attend_share, &context);
+  yk_cpu_queries_run(context.cpu, args->batch, args->heads.n_kv_heads, attend_rows, &context);
   return YK_OK;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "kernels/cpu/cpu_queries.h"
 #include "kernels/cpu/cpu_rows.h"
 
 static yk_status check_width(const yk_latent_layout *layout, yk_err *err)
@@ -140,38 +141,21 @@ static void attend_tile(const latent_context *c, tile *t, yk_cpu_scratch *scratc
   for (int32_t q = 0; q < n_queries; q++) end_query(c, t, q, scratch);
 }
 
-/* Rows [row, row_end) and heads [head, head + n_heads) of one sequence, in tiles. */
-static void attend_rows(const latent_context *c, int thread, int32_t seq, int64_t row, int64_t row_end, int32_t head,
-                        int32_t n_heads)
+/* One item: at most YK_CPU_MAX_QUERIES heads, in tiles. */
+static void attend_rows(const void *context, int thread, const yk_cpu_queries *queries)
 {
+  const latent_context *c = context;
+  const int32_t head = queries->part * YK_CPU_MAX_QUERIES;
+  const int32_t n_heads = (int32_t)yk_min_i64(c->args->layout.n_heads - head, YK_CPU_MAX_QUERIES);
   const yk_batch *batch = c->args->batch;
   int32_t rows_per_tile = YK_CPU_MAX_QUERIES / n_heads;
-  for (int64_t first = row; first < row_end; first += rows_per_tile) {
-    tile t = {.block_table = batch->block_tables + (int64_t)seq * batch->block_table_stride,
+  for (int64_t first = queries->begin; first < queries->end; first += rows_per_tile) {
+    tile t = {.block_table = batch->block_tables + (int64_t)queries->seq * batch->block_table_stride,
               .first_row = first,
-              .n_rows = (int32_t)yk_min_i64(rows_per_tile, row_end - first),
+              .n_rows = (int32_t)yk_min_i64(rows_per_tile, queries->end - first),
               .first_head = head,
               .n_heads = n_heads};
     attend_tile(c, &t, &c->cpu->scratch[thread]);
-  }
-}
-
-/* Thread t takes every n_threads-th item: neighbouring items of a prefill grow in cost, so ranges would not balance. */
-static void attend_share(void *context, int thread, int64_t begin, int64_t end)
-{
-  const latent_context *c = context;
-  const yk_batch *batch = c->args->batch;
-  int32_t n_shares = c->cpu->n_threads, all_heads = c->args->layout.n_heads;
-  for (int64_t share = begin; share < end; share++) {
-    int64_t item = 0;
-    for (int32_t seq = 0; seq < batch->n_seqs; seq++)
-      for (int64_t row = batch->row_starts[seq]; row < batch->row_starts[seq + 1]; row += YK_CPU_MAX_QUERIES) {
-        int64_t row_end = yk_min_i64(row + YK_CPU_MAX_QUERIES, batch->row_starts[seq + 1]);
-        for (int32_t head = 0, n; head < all_heads; head += n, item++) {
-          n = (int32_t)yk_min_i64(all_heads - head, YK_CPU_MAX_QUERIES);
-          if (item % n_shares == share) attend_rows(c, thread, seq, row, row_end, head, n);
-        }
-      }
   }
 }
 
@@ -179,7 +163,8 @@ yk_status yk_cpu_latent_attention(yk_device *dev, const yk_latent_attention_args
 {
   YK_TRY(check_width(&args->layout, err));
   latent_context context = {yk_cpu_device_of(dev), args};
+  const int32_t n_parts = (int32_t)yk_ceil_div_i64(args->layout.n_heads, YK_CPU_MAX_QUERIES);
   yk_cpu_pool_run(context.cpu->pool, args->batch->n_tokens, 1, cache_rows, &context);
-  yk_cpu_pool_run(context.cpu->pool, context.cpu->n_threads, 1, attend_share, &context);
+  yk_cpu_queries_run(context.cpu, args->batch, n_parts, attend_rows, &context);
   return YK_OK;
 }
