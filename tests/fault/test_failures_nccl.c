@@ -6,14 +6,11 @@
  *
  * GPUs that reach each other's memory in one process fail together: after an illegal address on one, CUDA returns the
  * same error for all of them. The first rank that checks is named, which may be another one. */
-#define RANK_1_DID_NOT_COME                                                                                            \
-  {                                                                                                                    \
-    "rank 1", "GPU 1"                                                                                                  \
-  }
-#define SOMEBODY_DID_NOT_COME                                                                                          \
-  {                                                                                                                    \
-    "did not finish a step within 1 s; rank ", " is at ", " on GPU "                                                   \
-  }
+#define RANK_1_IS_MISSING                                                                                              \
+  .n_ranks = 2, .step_timeout_s = 1, .rank = 1, .parts = {"rank 1", "GPU 1"}, .within_s = 6, .runs_alone = true
+#define SOMEBODY_IS_MISSING                                                                                            \
+  .n_ranks = 2, .step_timeout_s = 1, .code = YK_E_TIMEOUT, .rank = -1,                                                 \
+  .parts = {"did not finish a step within 1 s; rank ", " is at ", " on GPU "}, .within_s = 6, .runs_alone = true
 #define ALL_POISONED                                                                                                   \
   {                                                                                                                    \
     "rank ", "GPU ", "illegal memory access", "a new process is needed"                                                \
@@ -23,39 +20,17 @@
 static const failure_case cases[] = {
     {.name = "a_peer_stays_away_from_a_prompt",
      .fault = "rank=1 operation=all_reduce_add_norm call=2 fault=skip",
-     .n_ranks = 2,
-     .step_timeout_s = 1,
-     .rank = 1,
-     .parts = RANK_1_DID_NOT_COME,
-     .within_s = 6,
-     .runs_alone = true},
+     RANK_1_IS_MISSING},
     {.name = "a_peer_stays_away_from_a_prompt_over_nccl",
      .fault = "rank=1 operation=all_reduce_add_norm call=2 fault=skip",
-     .n_ranks = 2,
-     .step_timeout_s = 1,
-     .code = YK_E_TIMEOUT,
-     .rank = -1,
-     .parts = SOMEBODY_DID_NOT_COME,
-     .within_s = 6,
-     .runs_alone = true,
+     SOMEBODY_IS_MISSING,
      OVER_NCCL},
     {.name = "a_peer_stays_away_from_a_decode_graph",
      .fault = "rank=1 operation=graph_run call=3 fault=skip",
-     .n_ranks = 2,
-     .step_timeout_s = 1,
-     .rank = 1,
-     .parts = RANK_1_DID_NOT_COME,
-     .within_s = 6,
-     .runs_alone = true},
+     RANK_1_IS_MISSING},
     {.name = "a_peer_stays_away_from_a_decode_graph_over_nccl",
      .fault = "rank=1 operation=graph_run call=3 fault=skip",
-     .n_ranks = 2,
-     .step_timeout_s = 1,
-     .code = YK_E_TIMEOUT,
-     .rank = -1,
-     .parts = SOMEBODY_DID_NOT_COME,
-     .within_s = 6,
-     .runs_alone = true,
+     SOMEBODY_IS_MISSING,
      OVER_NCCL},
     {.name = "an_operation_fails_beside_a_decode_graph_over_nccl",
      .fault = "rank=1 operation=graph_run call=3 fault=error",
@@ -68,12 +43,7 @@ static const failure_case cases[] = {
      OVER_NCCL},
     {.name = "a_peer_stays_away_from_the_logits",
      .fault = "rank=1 operation=await_writes call=2 fault=skip",
-     .n_ranks = 2,
-     .step_timeout_s = 1,
-     .rank = 1,
-     .parts = RANK_1_DID_NOT_COME,
-     .within_s = 6,
-     .runs_alone = true},
+     RANK_1_IS_MISSING},
     {.name = "nccl_refuses",
      .fault = "rank=1 operation=gather call=2 fault=bad-peer",
      .n_ranks = 2,
@@ -85,20 +55,10 @@ static const failure_case cases[] = {
      OVER_NCCL},
     {.name = "the_host_stalls",
      .fault = "rank=1 operation=attention call=2 fault=stall-host seconds=3",
-     .n_ranks = 2,
-     .step_timeout_s = 1,
-     .rank = 1,
-     .parts = RANK_1_DID_NOT_COME,
-     .within_s = 6,
-     .runs_alone = true},
+     RANK_1_IS_MISSING},
     {.name = "a_kernel_stalls",
      .fault = "rank=1 operation=graph_run call=2 fault=stall-gpu seconds=3",
-     .n_ranks = 2,
-     .step_timeout_s = 1,
-     .rank = 1,
-     .parts = RANK_1_DID_NOT_COME,
-     .within_s = 6,
-     .runs_alone = true},
+     RANK_1_IS_MISSING},
     {.name = "memory_runs_out_while_loading",
      .fault = "rank=1 operation=alloc call=5 fault=no-memory",
      .n_ranks = 2,
