@@ -22,6 +22,7 @@ HELP
 fi
 
 jobs=$(nproc)
+tests_at_once=$((jobs + 1)) # some wait for sockets, helpers and time limits
 
 # The thread sanitizer of older compilers does not support much address randomisation; some containers do not let it be
 # disabled.
@@ -61,7 +62,7 @@ stage() {
     has_gpu || preset=untuned
     configure "$preset"
     build "$preset"
-    scripts/progress.py ctest "Testing $preset" ctest --preset "$preset" -j "$jobs"
+    scripts/progress.py ctest "Testing $preset" ctest --preset "$preset" -j "$tests_at_once"
     ;;
   asan | asan-all)
     configure asan
@@ -75,7 +76,7 @@ stage() {
     left_out="$left_out|e2e\.processes_(failure|network)"
     left_out="$left_out|op\.test_op_cpu_(experts|activation|attention)"
     [ "$1" = asan ] || left_out='^$'
-    scripts/progress.py ctest "Testing $1" ctest --preset asan -j "$jobs" -E "$left_out"
+    scripts/progress.py ctest "Testing $1" ctest --preset asan -j "$tests_at_once" -E "$left_out"
     ;;
   tsan)
     configure tsan
