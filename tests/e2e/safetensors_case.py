@@ -7,9 +7,9 @@ import struct
 NAME = "model.safetensors"
 
 
-def read_tensors(folder):
-    """Tensors of the folder's only file, by name: [dtype, shape, bytes]."""
-    with open(os.path.join(folder, NAME), "rb") as file:
+def read_tensors(folder, name=NAME):
+    """Tensors of one file, by default the folder's only one, by name: [dtype, shape, bytes]."""
+    with open(os.path.join(folder, name), "rb") as file:
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
         data = file.read()
     header.pop("__metadata__", None)
