@@ -14,10 +14,13 @@ enum {
   N_BLOCK_BUCKETS = 16
 };
 
+/* Kinds of steps with separate graphs: flags that add up. */
+enum { TIMED = 1, ADAPTED = 2, N_KINDS = 4 };
+
 struct yk_decode_graphs {
   int32_t max_rows, max_blocks;
-  yk_graph *graphs[2][N_ROW_BUCKETS][N_BLOCK_BUCKETS]; /* [0]: plain steps, [1]: timed steps */
-  void *block;                                         /* the padded step's arrays that every rank reads */
+  yk_graph *graphs[N_KINDS][N_ROW_BUCKETS][N_BLOCK_BUCKETS];
+  void *block; /* the padded step's arrays that every rank reads */
   yk_step step;
 };
 
@@ -42,7 +45,8 @@ static bucket block_bucket(int32_t n_blocks)
   return b;
 }
 
-yk_status yk_decode_graphs_create(int32_t max_rows, int32_t max_model_tokens, yk_decode_graphs **out, yk_err *err)
+yk_status yk_decode_graphs_create(int32_t max_rows, int32_t max_model_tokens, bool has_adapters, yk_decode_graphs **out,
+                                  yk_err *err)
 {
   yk_decode_graphs *graphs = calloc(1, sizeof *graphs);
   if (!graphs) return yk_err_set(err, YK_E_NOMEM, "no memory for the graphs of decode steps");
@@ -51,6 +55,7 @@ yk_status yk_decode_graphs_create(int32_t max_rows, int32_t max_model_tokens, yk
       .max_tokens = graphs->max_rows, .max_seqs = graphs->max_rows, .max_model_tokens = max_model_tokens};
   yk_step_counts most = yk_step_counts_max(&limits);
   most.n_copies = 0;
+  most.has_adapters = has_adapters;
   graphs->max_blocks = most.block_table_stride;
   graphs->block = calloc(1, yk_step_layout_of(&most).rank_bytes);
   if (!graphs->block) {
@@ -64,10 +69,10 @@ yk_status yk_decode_graphs_create(int32_t max_rows, int32_t max_model_tokens, yk
 void yk_decode_graphs_destroy(yk_decode_graphs *graphs, yk_device *dev)
 {
   if (!graphs) return;
-  for (int timed = 0; timed < 2; timed++)
+  for (int kind = 0; kind < N_KINDS; kind++)
     for (int i = 0; i < N_ROW_BUCKETS; i++)
       for (int j = 0; j < N_BLOCK_BUCKETS; j++)
-        if (graphs->graphs[timed][i][j]) dev->ops->graph_destroy(dev, graphs->graphs[timed][i][j]);
+        if (graphs->graphs[kind][i][j]) dev->ops->graph_destroy(dev, graphs->graphs[kind][i][j]);
   free(graphs->block);
   free(graphs);
 }
@@ -94,6 +99,6 @@ const yk_step *yk_decode_graphs_pad(yk_decode_graphs *graphs, const yk_step *ste
   if (blocks.index >= N_BLOCK_BUCKETS) return NULL;
   lay_out(graphs, step, (int32_t)yk_min_i64(rows.size, graphs->max_rows),
           (int32_t)yk_min_i64(blocks.size, graphs->max_blocks));
-  *slot = &graphs->graphs[c->is_timed][rows.index][blocks.index];
+  *slot = &graphs->graphs[(c->is_timed ? TIMED : 0) + (c->has_adapters ? ADAPTED : 0)][rows.index][blocks.index];
   return &graphs->step;
 }

@@ -325,7 +325,7 @@ static yk_status build(yk_model *m, yk_rank_loader *loader, yk_err *err)
   YK_TRY(build_activations(m, loader, err));
   if (m->dev->ops->graph_begin)
     YK_TRY(yk_decode_graphs_create((int32_t)yk_min_i64(limits->step.max_seqs, limits->step.max_tokens),
-                                   limits->step.max_model_tokens, &m->graphs, err));
+                                   limits->step.max_model_tokens, limits->n_adapters > 0, &m->graphs, err));
   return m->dev->ops->sync(m->dev, err);
 }
 

@@ -53,7 +53,8 @@ typedef struct yk_step_copy {
 
 /* YK_STEP_ARRAYS - A(constant, function, element, part, length, padding), in the order of the block. length: an
  * expression of counts c. padding: value in padded decode steps. Padding rows and padding sequences write no K and V
- * and no states, and no other row reads them (decode_graph.h). */
+ * and no states, and no other row reads them (decode_graph.h). Graphs read the arrays before WANTED_ROWS, whose length
+ * differs among the steps of a graph. */
 #define YK_STEP_ARRAYS(A)                                                                                              \
   A(TOKEN_IDS, token_ids, int32_t, RANKS, c->n_tokens, ZERO)                                                           \
   A(POSITIONS, positions, int32_t, RANKS, c->n_tokens, ZERO)                                                           \
@@ -66,8 +67,8 @@ typedef struct yk_step_copy {
   A(STATE_SAVES, state_saves, int32_t, RANKS, c->n_seqs, NONE)                                                         \
   A(STATE_SAVE_ROWS, state_save_rows, int32_t, RANKS, c->n_seqs, ZERO)                                                 \
   A(BLOCK_TABLES, block_tables, int32_t, RANKS, (int64_t)c->n_seqs * c->block_table_stride, ZERO)                      \
-  A(WANTED_ROWS, wanted_rows, int32_t, RANKS, c->n_wanted, ZERO)                                                       \
   A(ADAPTERS, adapters, int32_t, RANKS, c->has_adapters ? c->n_tokens : 0, ZERO)                                       \
+  A(WANTED_ROWS, wanted_rows, int32_t, RANKS, c->n_wanted, ZERO)                                                       \
   A(COPIES, copies, yk_step_copy, RANKS, c->n_copies, ZERO)                                                            \
   A(SAMPLING, sampling, yk_sample_row, SAMPLING, c->n_wanted, ZERO)                                                    \
   A(HIDDEN_ROWS, hidden_rows, int32_t, SAMPLING, c->n_hidden, ZERO)                                                    \

@@ -13,7 +13,8 @@
 
 enum { MAX_ROWS = 200, MAX_BLOCKS = 300 };
 
-/* A decode step of n sequences of which the last has n_blocks blocks, in the engine's layout. */
+/* A decode step of n sequences of which the last has n_blocks blocks, in the engine's layout; with adapters if n_blocks
+ * is odd. */
 static yk_step decode_step(void *block, int32_t n, int32_t n_blocks)
 {
   yk_step step = {.counts = {.n_tokens = n,
@@ -21,7 +22,8 @@ static yk_step decode_step(void *block, int32_t n, int32_t n_blocks)
                              .max_rows_per_seq = 1,
                              .max_kv_tokens = 16 * n_blocks,
                              .block_table_stride = n_blocks,
-                             .n_wanted = n},
+                             .n_wanted = n,
+                             .has_adapters = n_blocks % 2 == 1},
                   .block = block};
   step.layout = yk_step_layout_of(&step.counts);
   for (int32_t i = 0; i < n; i++) {
@@ -35,6 +37,7 @@ static yk_step decode_step(void *block, int32_t n, int32_t n_blocks)
     yk_step_state_saves(&step)[i] = i % 5 - 1;
     yk_step_state_save_rows(&step)[i] = i % 5 > 0;
     yk_step_wanted_rows(&step)[i] = n - 1 - i;
+    if (step.counts.has_adapters) yk_step_adapters(&step)[i] = i % 4;
   }
   yk_step_row_starts(&step)[n] = n;
   for (int32_t i = 0; i < n * n_blocks; i++) yk_step_block_tables(&step)[i] = 7 * i;
@@ -44,8 +47,10 @@ static yk_step decode_step(void *block, int32_t n, int32_t n_blocks)
 /* Bytes of the largest step of these tests. */
 static size_t block_bytes(void)
 {
-  const yk_device_limits limits = {
-      .max_tokens = MAX_ROWS, .max_seqs = MAX_ROWS, .max_model_tokens = MAX_BLOCKS * YK_KV_BLOCK_TOKENS};
+  const yk_device_limits limits = {.max_tokens = MAX_ROWS,
+                                   .max_seqs = MAX_ROWS,
+                                   .max_model_tokens = MAX_BLOCKS * YK_KV_BLOCK_TOKENS,
+                                   .n_adapters = 3};
   const yk_step_counts most = yk_step_counts_max(&limits);
   return yk_step_layout_of(&most).n_bytes;
 }
@@ -58,6 +63,7 @@ static void check_padded(const yk_step *step, const yk_step *padded)
   assert_true(to->n_seqs >= n && to->n_seqs <= MAX_ROWS && to->n_tokens == to->n_seqs);
   assert_true(to->block_table_stride >= from->block_table_stride && to->block_table_stride <= MAX_BLOCKS);
   assert_int_equal(to->max_rows_per_seq, 1);
+  assert_int_equal(to->adapters != NULL, from->adapters != NULL);
   for (int32_t i = 0; i < to->n_seqs; i++) {
     assert_int_equal(to->token_ids[i], i < n ? from->token_ids[i] : 0);
     assert_int_equal(to->positions[i], i < n ? from->positions[i] : 0);
@@ -67,6 +73,7 @@ static void check_padded(const yk_step *step, const yk_step *padded)
     assert_int_equal(to->state_loads[i], i < n ? from->state_loads[i] : YK_STATE_KEEP);
     assert_int_equal(to->state_saves[i], i < n ? from->state_saves[i] : -1);
     assert_int_equal(to->state_save_rows[i], i < n ? from->state_save_rows[i] : 0);
+    if (from->adapters) assert_int_equal(to->adapters[i], i < n ? from->adapters[i] : 0);
     assert_int_equal(to->row_starts[i + 1] - to->row_starts[i], i < n); /* padding adds no row */
     assert_true(i < n ? to->seq_of_row[i] == i : to->seq_of_row[i] >= n && to->seq_of_row[i] < to->n_seqs);
     for (int32_t b = 0; i < n && b < from->block_table_stride; b++)
@@ -84,12 +91,13 @@ static void test_every_size(void **state)
   (void)state;
   static const int32_t block_counts[] = {1, 64, 65, 129, 300};
   yk_decode_graphs *graphs = NULL;
-  assert_int_equal(yk_decode_graphs_create(MAX_ROWS, MAX_BLOCKS * YK_KV_BLOCK_TOKENS, &graphs, NULL), YK_OK);
+  assert_int_equal(yk_decode_graphs_create(MAX_ROWS, MAX_BLOCKS * YK_KV_BLOCK_TOKENS, true, &graphs, NULL), YK_OK);
   void *block = calloc(1, block_bytes());
   assert_non_null(block);
   for (size_t b = 0; each_case(b, b < sizeof block_counts / sizeof *block_counts); b++) {
     yk_graph **last_slot = NULL;
     int32_t last_rows = 0;
+    size_t last_at = 0;
     for (int32_t n = 1; n <= MAX_ROWS; n++) {
       yk_step step = decode_step(block, n, block_counts[b]);
       yk_graph **slot = NULL;
@@ -99,6 +107,8 @@ static void test_every_size(void **state)
       assert_null(*slot);
       check_padded(&step, padded);
       assert_true((slot == last_slot) == (padded->counts.n_seqs == last_rows)); /* a graph serves one layout */
+      if (slot == last_slot) assert_int_equal(padded->layout.offset[YK_STEP_ADAPTERS], last_at);
+      last_at = padded->layout.offset[YK_STEP_ADAPTERS];
       assert_true(padded->counts.n_seqs - n < (n <= 4 ? 2 : n <= 64 ? 8 : 16));
       last_slot = slot;
       last_rows = padded->counts.n_seqs;
@@ -112,7 +122,7 @@ static void test_other_steps_are_left_alone(void **state)
 {
   (void)state;
   yk_decode_graphs *graphs = NULL;
-  assert_int_equal(yk_decode_graphs_create(4, 8 * YK_KV_BLOCK_TOKENS, &graphs, NULL), YK_OK);
+  assert_int_equal(yk_decode_graphs_create(4, 8 * YK_KV_BLOCK_TOKENS, false, &graphs, NULL), YK_OK);
   void *block = calloc(1, block_bytes());
   assert_non_null(block);
   yk_graph **slot = NULL;
@@ -128,9 +138,30 @@ static void test_other_steps_are_left_alone(void **state)
   yk_decode_graphs_destroy(graphs, NULL);
 }
 
+/* Steps with adapters, timed steps and those that are neither have graphs of their own. */
+static void test_kinds_of_steps(void **state)
+{
+  (void)state;
+  enum { N_KINDS = 4 };
+  yk_graph **slots[N_KINDS];
+  yk_decode_graphs *graphs = NULL;
+  assert_int_equal(yk_decode_graphs_create(4, 8 * YK_KV_BLOCK_TOKENS, true, &graphs, NULL), YK_OK);
+  void *block = calloc(1, block_bytes());
+  assert_non_null(block);
+  for (int kind = 0; kind < N_KINDS; kind++) {
+    yk_step step = decode_step(block, 3, kind / 2 + 2);
+    step.counts.is_timed = kind % 2;
+    assert_non_null(yk_decode_graphs_pad(graphs, &step, &slots[kind]));
+    for (int other = 0; other < kind; other++) assert_ptr_not_equal(slots[other], slots[kind]);
+  }
+  free(block);
+  yk_decode_graphs_destroy(graphs, NULL);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_size),
-                                     cmocka_unit_test(test_other_steps_are_left_alone)};
+                                     cmocka_unit_test(test_other_steps_are_left_alone),
+                                     cmocka_unit_test(test_kinds_of_steps)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
