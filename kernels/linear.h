@@ -87,9 +87,9 @@ typedef struct yk_linear_spec {
 } yk_linear_spec;
 
 /* An adapter's matrices for one part of a layer: y += scale * B (A x) for the part's outputs. The product is added in
- * float32 before the activation, and the sum is rounded once; where ranks add integers (yk_linear_sums_args), it is
- * added to the rounded result. If x and A are slices of a row-parallel layer, the product is this rank's partial sum
- * like the rest of y. */
+ * float32 before the activation, and the sum is rounded once; where ranks add integers (yk_linear_sums_args), and on
+ * GPUs, it is added to the rounded result. If x and A are slices of a row-parallel layer, the product is this rank's
+ * partial sum like the rest of y. */
 typedef struct yk_linear_adapter {
   const float *a; /* host [rank, columns of x] */
   const float *b; /* host [rank, outputs of the part]: B transposed */
@@ -107,7 +107,8 @@ typedef struct yk_linear_args {
   int32_t matrix;   /* 0 .. n_matrices - 1: the matrix that all rows are multiplied with */
   int64_t y_stride; /* elements between rows of y */
   /* device [n_tokens] adapter of each row, 1 .. n_adapters, or 0: none. Rows without one have the bits that they have
-   * if no row has one. NULL: no row has one, and the forward does no work for adapters. */
+   * if no row has one; on GPUs not in a layer with an activation, whose inputs are then rounded. NULL: no row has one,
+   * and the forward does no work for adapters. */
   const int32_t *adapters;
 } yk_linear_args;
 

@@ -53,6 +53,7 @@ MAY_INCLUDE = {
     "kernels/cuda/gemm/grouped/": [BASE, "kernels/experts.h", PTX, COMMON, "kernels/cuda/gemm/", GEMM_DENSE],
     "kernels/cuda/gemm/pack/": [BASE, PTX, COMMON, "kernels/cuda/gemm/", GEMM_DENSE],
     "kernels/cuda/w8a8/": [BASE, ACTIVATION, PTX, COMMON, *GEMM],
+    "kernels/cuda/adapters/": [BASE, ACTIVATION, "kernels/cuda/layout/adapters.h", PTX, COMMON],
     "kernels/cuda/attention/": [BASE, "kernels/device.h", PTX, COMMON],
     "kernels/cuda/delta/": [BASE, "kernels/device.h", PTX, COMMON],
     "kernels/cuda/moe/": [
@@ -67,11 +68,12 @@ MAY_INCLUDE = {
     "kernels/cuda/sampling/": [BASE, "kernels/device.h", PTX, COMMON, DEVICE],
     "kernels/cuda/quantize/": [BASE, "kernels/device.h", "kernels/awq_quantize.h", PTX, COMMON, BLAS, DEVICE],
     "kernels/cuda/layout/": [
-        BASE, "kernels/abilities.h", "kernels/device.h", "kernels/experts.h", "kernels/cuda/common/limits.h", BLAS
+        BASE, "kernels/abilities.h", "kernels/device.h", "kernels/experts.h", "kernels/linear.h",
+        "kernels/cuda/common/limits.h", BLAS
     ],
     "kernels/cuda/linear/": [
         BASE, "kernels/device.h", "kernels/experts.h", "kernels/linear.h", WEIGHT, PTX, COMMON, BLAS, DEVICE, *GEMM,
-        "kernels/cuda/layout/", "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h"
+        "kernels/cuda/adapters/", "kernels/cuda/layout/", "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h"
     ],
     "kernels/cuda/": [
         BASE, "kernels/", BLAS, DEVICE, "kernels/cuda/attention/", "kernels/cuda/delta/", "kernels/cuda/moe/", *GEMM,

@@ -21,6 +21,7 @@
 #include "kernels/cuda/latent/scratch.h"
 #include "kernels/cuda/layout/abilities.h"
 #include "kernels/cuda/layout/layout.h"
+#include "kernels/cuda/linear/adapted.h"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/moe/mixture.h"
 #include "kernels/cuda/moe/scratch.h"
@@ -134,8 +135,9 @@ static void destroy(yk_device *dev)
   if (cuda->drained) yk_cuda_drain(cuda, "destroy", NULL);
   yk_cuda_sampler_destroy(cuda->sampler);
   yk_cuda_blas_destroy(cuda->blas);
-  void *const buffers[] = {cuda->blas_workspace, cuda->attention_workspace, cuda->latent_counters,
-                           cuda->delta_readers,  cuda->gemm_workspace.ptr,  cuda->scratch.ptr};
+  void *const buffers[] = {cuda->blas_workspace,      cuda->attention_workspace, cuda->latent_counters,
+                           cuda->delta_readers,       cuda->gemm_workspace.ptr,  cuda->scratch.ptr,
+                           cuda->adapter_products.ptr};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
   yk_cuda_moe_close(cuda);
   yk_cuda_staging_destroy(cuda->staging);
@@ -162,6 +164,7 @@ static const yk_device_ops *device_ops(void)
       .linear_create = yk_cuda_linear_create,
       .linear_destroy = yk_cuda_linear_destroy,
       .linear_forward = yk_cuda_linear_forward,
+      .linear_adapt = yk_cuda_linear_adapt,
       .linear_bytes = yk_cuda_linear_bytes,
       .linear_keeps = yk_cuda_linear_keeps,
       .linear_maxima = yk_cuda_linear_maxima,

@@ -220,8 +220,15 @@ class Numbers(ProcessesCase):
                 (("--lora-modules", x, x), ("adapters", '"x" twice')),
                 (("--lora-modules", x, "--max-lora-rank", 2), ("adapter x", "max_lora_rank", "found 3"))):
             self.assert_error((*base, "--enable-lora", *options, "--device", "cpu"), *words)
-        done = self.run_yoke("plan", QWEN, "--device", "cuda", "--device-memory", "80GB", "--enable-lora", expect=1)
-        self.assertIn("low-rank adapters", done.err)
+
+    def test_plans(self):
+        """Each place of an adapter takes the same memory, of whole tiles on a GPU."""
+        for device in ("cpu", "cuda"):
+            plain, two, four = (self.run_json("plan", QWEN, "--device", device, "--device-memory", "80GB", "--tp", 1,
+                                              *options)[0]["ranks"][0]["weight_bytes"] for options in (
+                (), ("--enable-lora", "--max-loras", 2), ("--enable-lora", "--max-loras", 4)))
+            self.assertGreater(two, plain)
+            self.assertAlmostEqual(four - plain, 2 * (two - plain), delta=0.02 * four)
 
 
 @harness.of_the_program

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,15 +12,11 @@
 #include "e2e/engine_fixture.h"
 #include "yoke/process.h"
 
-#define ADAPTER YOKE_TESTS_DIR "/golden/adapters/all_linear"
-
 enum { N_IDS = 20 };
 
 static int open_engine(void **state)
 {
   yk_engine_options options = fixture_options("qwen3_f32", 2);
-  options.device = YK_DEVICE_CPU;
-  options.dtype = YK_DTYPE_F32;
   options.max_adapters = 1;
   *state = fixture_open(&options);
   return 0;
@@ -33,7 +30,9 @@ static int close_engine(void **state)
 
 static yk_status load(yk_engine *engine, const char *name, yk_err *err)
 {
-  const yk_adapter_path adapter = {name, ADAPTER};
+  char path[512];
+  snprintf(path, sizeof path, "%s/golden/adapters/all_linear", test_data_dir());
+  const yk_adapter_path adapter = {name, path};
   return yk_engine_load_adapter(engine, &adapter, err);
 }
 
@@ -114,7 +113,7 @@ static void test_refusals(void **state)
 {
   yk_engine *engine = *state;
   const int32_t id = 5;
-  const yk_adapter_path missing = {"x", YOKE_TESTS_DIR "/missing"};
+  const yk_adapter_path missing = {"x", "/missing"};
   char long_name[YK_ADAPTER_NAME_BYTES + 1];
   yk_request *request;
   yk_held_sequence *sequence;
@@ -164,8 +163,6 @@ static void test_an_engine_without(void **state)
 {
   (void)state;
   yk_engine_options options = fixture_options("qwen3_f32", 1);
-  options.device = YK_DEVICE_CPU;
-  options.dtype = YK_DTYPE_F32;
   yk_engine *engine = fixture_open(&options);
   yk_err err = YK_ERR_INIT;
   expect_failure(YK_E_UNSUPPORTED, "max_adapters", load(engine, "x", &err), &err);
@@ -175,6 +172,8 @@ static void test_an_engine_without(void **state)
 int main(void)
 {
   yk_process_init();
+  int status = fixture_gate();
+  if (status) return status;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_requests_and_held_sequences, open_engine, close_engine),
       cmocka_unit_test_setup_teardown(test_places, open_engine, close_engine),

@@ -3,11 +3,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "base/dtype.h"
 #include "each_case.h"
+#include "kernels/cuda/layout/adapters.h"
 #include "kernels/cuda/layout/layout.h"
 
 enum {
@@ -436,6 +439,69 @@ static void a_tied_lm_head_takes_nothing(void **state)
   assert_int_equal(yk_cuda_linear_bytes(&spec), 0);
 }
 
+/* Every element of an adapter's matrices has a place of its own, and all places lie within the adapter's memory. */
+static void adapters_have_places(void **state)
+{
+  (void)state;
+  static const struct {
+    int64_t k, n[2];
+    int32_t rank;
+  } cases[] = {{512, {128, 64}, 16}, {70, {33, 1}, 5}, {96, {0, 40}, 33}};
+  for (size_t c = 0; each_case(c, c < sizeof cases / sizeof *cases); c++) {
+    const int64_t k = cases[c].k;
+    const yk_linear_spec spec = {
+        .parts = {part_of(YK_WEIGHT_PLAIN, k, cases[c].n[0], 0), part_of(YK_WEIGHT_PLAIN, k, cases[c].n[1], 0)},
+        .n_parts = 2,
+        .n_matrices = 1,
+        .n_adapters = 3,
+        .adapter_rank = cases[c].rank};
+    const yk_cuda_adapter_layout layout = yk_cuda_adapters_lay_out(&spec);
+    char *used = calloc(1, (size_t)layout.adapter_bytes);
+    assert_non_null(used);
+    for (int part = 0; part < 2; part++)
+      for (int32_t r = 0; r < cases[c].rank; r++) {
+        for (int64_t i = 0; i < k; i++) assert_int_equal(used[2 * yk_cuda_adapter_a_at(&layout, part, r, i)]++, 0);
+        for (int64_t i = 0; i < cases[c].n[part]; i++)
+          assert_int_equal(used[layout.b[part] + 2 * yk_cuda_adapter_b_at(&layout, r, i)]++, 0);
+      }
+    free(used);
+    yk_linear_spec without = spec;
+    without.n_adapters = 0;
+    assert_int_equal(yk_cuda_linear_bytes(&spec),
+                     yk_cuda_linear_bytes(&without) + layout.matrices + 3 * layout.adapter_bytes);
+  }
+}
+
+/* Small numbers keep their precision in float16, and a part of rank 0 nothing but its entry. */
+static void adapters_are_scaled(void **state)
+{
+  (void)state;
+  enum { K = 40, N = 35 };
+  float a[K], b[N];
+  for (int i = 0; i < K; i++) a[i] = 3e-7f * (float)(1 + i);
+  for (int i = 0; i < N; i++) b[i] = -2e4f * (float)(1 + i);
+  const yk_linear_spec spec = {.parts = {part_of(YK_WEIGHT_PLAIN, K, N, 0), part_of(YK_WEIGHT_PLAIN, K, N, 0)},
+                               .n_parts = 2,
+                               .n_matrices = 1,
+                               .n_adapters = 1,
+                               .adapter_rank = 4};
+  const yk_cuda_adapter_layout layout = yk_cuda_adapters_lay_out(&spec);
+  const yk_linear_adapter parts[2] = {{.rank = 0}, {.a = a, .b = b, .rank = 1, .scale = 0.5f}};
+  yk_cuda_adapter_part table[2] = {{9, 9.0f}, {9, 9.0f}};
+  char *packed = calloc(1, (size_t)layout.adapter_bytes);
+  assert_non_null(packed);
+  yk_cuda_adapter_pack(&layout, YK_F16, parts, packed, table);
+  assert_true(table[0].rank == 0 && table[1].rank == 1);
+  for (int i = 0; i < K; i++) {
+    const size_t at_b = (size_t)yk_cuda_adapter_b_at(&layout, 0, i % N);
+    const float product = yk_dtype_load(YK_F16, packed, (size_t)yk_cuda_adapter_a_at(&layout, 1, 0, i)) *
+                          yk_dtype_load(YK_F16, packed + layout.b[1], at_b) * table[1].scale;
+    const float expected = 0.5f * a[i] * b[i % N];
+    assert_true(product / expected > 0.998f && product / expected < 1.002f);
+  }
+  free(packed);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -456,6 +522,8 @@ int main(void)
       cmocka_unit_test(w8a8_bytes),
       cmocka_unit_test(w8a8_parts),
       cmocka_unit_test(a_tied_lm_head_takes_nothing),
+      cmocka_unit_test(adapters_have_places),
+      cmocka_unit_test(adapters_are_scaled),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

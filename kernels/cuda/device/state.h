@@ -46,9 +46,10 @@ typedef struct yk_cuda_device {
   struct yk_cuda_sampler *sampler; /* sampling/sampler.h */
   void *blas_workspace, *attention_workspace;
   yk_cuda_moe_mailboxes mailboxes;
-  yk_cuda_buffer gemm_workspace; /* for the WNA16 GEMM: zeroed once; every call leaves it ready for the next call */
-  yk_gemm_turns gemm_turns;      /* of the WNA16 GEMM's calls */
-  yk_cuda_buffer scratch;        /* results of a GEMM that cannot write y itself */
+  yk_cuda_buffer gemm_workspace;   /* for the WNA16 GEMM: zeroed once; every call leaves it ready for the next call */
+  yk_gemm_turns gemm_turns;        /* of the WNA16 GEMM's calls */
+  yk_cuda_buffer scratch;          /* results of a GEMM that cannot write y itself */
+  yk_cuda_buffer adapter_products; /* adapters/adapters.h */
   yk_cuda_buffer landing, landing_order; /* while a layer is created: an uploaded part, and the order of its inputs */
   yk_status (*watch)(void *context, yk_err *err); /* a yk_cuda_watch of device.h, or NULL */
   void *watch_context;

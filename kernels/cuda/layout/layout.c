@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "kernels/cuda/blas/blas.h"
+#include "kernels/cuda/layout/adapters.h"
 
 /* ---- The table row of a part
  * --------------------------------------------------------------------------------------- */
@@ -153,7 +154,8 @@ int64_t yk_cuda_linear_bytes(const yk_linear_spec *spec)
   yk_err refusal = YK_ERR_INIT;
   /* linear_create will report the reason */
   if (yk_cuda_linear_lay_out(spec, YK_F16, &layout, &refusal) != YK_OK) return 0;
-  return spec->n_matrices * layout.matrix_bytes;
+  const yk_cuda_adapter_layout adapters = yk_cuda_adapters_lay_out(spec);
+  return spec->n_matrices * layout.matrix_bytes + yk_cuda_adapters_bytes(&adapters);
 }
 
 int64_t yk_cuda_grouped_staging_bytes(const yk_cuda_gemm *gemm, int64_t max_slots)
@@ -175,7 +177,8 @@ int64_t yk_cuda_linear_staging_bytes(const yk_linear_spec *spec)
 
 int64_t yk_cuda_device_own_bytes(const yk_device_limits *limits)
 {
-  const int64_t rest = INT64_C(64) << 20; /* workspaces of GEMMs and attention */
-  return YK_CUDA_CUBLAS_BYTES + YK_CUDA_QUANTISED_BYTES + rest +
+  const int64_t rest = INT64_C(64) << 20;                                  /* workspaces of GEMMs and attention */
+  const int64_t adapters = limits->n_adapters > 0 ? INT64_C(32) << 20 : 0; /* their products, unfinished results */
+  return YK_CUDA_CUBLAS_BYTES + YK_CUDA_QUANTISED_BYTES + rest + adapters +
          (int64_t)limits->max_seqs * limits->vocab * (int64_t)sizeof(uint32_t);
 }

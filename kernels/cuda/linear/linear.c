@@ -11,6 +11,7 @@
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
 #include "kernels/cuda/gemm/grouped/types.h"
+#include "kernels/cuda/linear/adapted.h"
 #include "kernels/cuda/linear/convert.h"
 #include "kernels/cuda/linear/input_order.h"
 #include "kernels/cuda/linear/prepared.h"
@@ -22,6 +23,7 @@ enum { ORDERED_ROWS = 2048 };
 
 static int64_t result_bytes(const yk_linear *linear, const yk_cuda_gemm *gemm)
 {
+  if (gemm == &linear->unfinished) return yk_cuda_block_rows(linear, gemm) * gemm->n * 2;
   if (!gemm->kind->writes_in_place) return 0;
   return yk_cuda_block_rows(linear, gemm) * gemm->n * (gemm->kind->has_epilogue ? 2 : (int64_t)sizeof(float));
 }
@@ -109,6 +111,8 @@ static yk_status load(yk_cuda_device *cuda, const yk_linear_spec *spec, yk_linea
   void *memory = NULL;
   YK_TRY(yk_cuda_alloc(&cuda->base, (size_t)(linear->n_matrices * linear->layout.matrix_bytes), &memory, err));
   linear->memory = memory;
+  YK_TRY(yk_cuda_adapted_create(cuda, spec, linear, err));
+  if (linear->unfinished.kind) YK_TRY(reserve(cuda, linear, &linear->unfinished, err));
   for (int i = 0; i < linear->layout.n_gemms; i++) {
     const yk_cuda_gemm *gemm = &linear->layout.gemms[i];
     if (gemm->kind->plan) YK_TRY(gemm->kind->plan(cuda, gemm, &linear->plans[i], err));
@@ -181,6 +185,7 @@ void yk_cuda_linear_destroy(yk_device *dev, yk_linear *linear)
   yk_cuda_free(dev, linear->memory);
   yk_cuda_free(dev, linear->next_tile);
   for (int i = 0; i < YK_MAX_LINEAR_PARTS; i++) free(linear->plans[i]);
+  yk_cuda_adapted_destroy(dev, linear);
   free(linear);
 }
 
@@ -222,9 +227,33 @@ yk_status yk_cuda_activate(yk_cuda_device *cuda, yk_cuda_activate_args *args, co
   return yk_cuda_check(cuda, yk_cuda_launch_activate(args, cuda->stream), "activation", err);
 }
 
-/* Multiplies one block of rows by GEMM i: permutes, quantises, multiplies, and copies from the scratch to y, each
- * step only if the GEMM needs it. matrix: the matrix's weights in device memory; is_in_place: the GEMM can write y
- * itself. */
+/* Multiplies call's rows by its GEMM: permutes and quantises x first, if the GEMM needs that. matrix: the matrix's
+ * weights in device memory. */
+static yk_status run_gemm(yk_cuda_device *cuda, const yk_linear *linear, const char *matrix, yk_cuda_gemm_call *call,
+                          yk_err *err)
+{
+  const yk_cuda_gemm *gemm = call->gemm;
+  call->weights = gemm->is_resident ? gemm->resident : matrix + gemm->weights;
+  if (gemm->x_size > 0) {
+    const yk_cuda_input_order_args order = {.y = (char *)cuda->scratch.ptr + ordered_at(linear, gemm),
+                                            .x = call->x,
+                                            .order = (const int32_t *)(const void *)(matrix + gemm->order),
+                                            .n_rows = call->n_rows,
+                                            .x_size = gemm->x_size,
+                                            .k = gemm->k};
+    YK_TRY(yk_cuda_check(cuda, yk_cuda_launch_input_order(&order, cuda->stream), "ordering of inputs", err));
+    call->x = order.y;
+  }
+  if (gemm->kind->quantise) {
+    void *quantised = (char *)cuda->scratch.ptr + quantised_at(linear, gemm);
+    YK_TRY(gemm->kind->quantise(cuda, gemm, quantised, call->x, NULL, call->n_rows, err));
+    call->quantised = quantised;
+  }
+  return gemm->kind->forward(cuda, call, err);
+}
+
+/* Multiplies one block of rows by GEMM i, and copies from the scratch to y if the GEMM cannot write y itself
+ * (is_in_place). */
 static yk_status multiply_block(yk_cuda_device *cuda, const yk_linear *linear, int i, const char *matrix,
                                 const row_block *b, bool is_in_place, yk_err *err)
 {
@@ -233,7 +262,6 @@ static yk_status multiply_block(yk_cuda_device *cuda, const yk_linear *linear, i
   const void *bias = gemm->has_bias ? matrix + gemm->bias : NULL;
   yk_cuda_gemm_call call = {.gemm = gemm,
                             .plan = linear->plans[i],
-                            .weights = gemm->is_resident ? gemm->resident : matrix + gemm->weights,
                             .bias = kind->has_epilogue ? bias : NULL,
                             .x = b->x,
                             .y = b->y,
@@ -245,22 +273,7 @@ static yk_status multiply_block(yk_cuda_device *cuda, const yk_linear *linear, i
     call.y_dtype = kind->has_epilogue ? gemm->dtype : YK_F32;
     call.y_stride = kind->has_epilogue ? yk_cuda_gemm_columns_of_y(gemm) : gemm->n;
   }
-  if (gemm->x_size > 0) {
-    const yk_cuda_input_order_args order = {.y = (char *)cuda->scratch.ptr + ordered_at(linear, gemm),
-                                            .x = b->x,
-                                            .order = (const int32_t *)(const void *)(matrix + gemm->order),
-                                            .n_rows = b->n_rows,
-                                            .x_size = gemm->x_size,
-                                            .k = gemm->k};
-    YK_TRY(yk_cuda_check(cuda, yk_cuda_launch_input_order(&order, cuda->stream), "ordering of inputs", err));
-    call.x = order.y;
-  }
-  if (kind->quantise) {
-    void *quantised = (char *)cuda->scratch.ptr + quantised_at(linear, gemm);
-    YK_TRY(kind->quantise(cuda, gemm, quantised, call.x, NULL, b->n_rows, err));
-    call.quantised = quantised;
-  }
-  YK_TRY(kind->forward(cuda, &call, err));
+  YK_TRY(run_gemm(cuda, linear, matrix, &call, err));
   if (!is_in_place) YK_TRY(finish(cuda, gemm, bias, b, err));
   if (!kind->has_epilogue) return YK_OK;
   yk_cuda_activate_args behind = {.y = b->y, .dtype = b->y_dtype, .y_stride = b->y_stride, .max_rows = b->n_rows};
@@ -290,13 +303,40 @@ static yk_status multiply(yk_cuda_device *cuda, const yk_linear *linear, int i, 
   return YK_OK;
 }
 
+/* The same for a layer with an activation and rows with adapters: the products of adapters complete the results of the
+ * GEMM, which pass through the scratch. */
+static yk_status multiply_unfinished(yk_cuda_device *cuda, const yk_cuda_adapted *adapted, const yk_linear_args *args,
+                                     yk_err *err)
+{
+  const yk_linear *linear = adapted->linear;
+  const yk_cuda_gemm *gemm = &linear->unfinished;
+  const int64_t x_bytes = linear->adapters.k * 2, y_bytes = args->y_stride * 2,
+                n_rows = yk_cuda_block_rows(linear, gemm);
+  for (int64_t row = 0; row < args->n_tokens; row += n_rows) {
+    yk_cuda_gemm_call call = {.gemm = gemm,
+                              .plan = linear->unfinished_plan,
+                              .x = (const char *)args->x + row * x_bytes,
+                              .y = cuda->scratch.ptr,
+                              .y_dtype = gemm->dtype,
+                              .y_stride = gemm->n,
+                              .n_rows = yk_min_i64(n_rows, args->n_tokens - row)};
+    YK_TRY(run_gemm(cuda, linear, linear->memory, &call, err));
+    YK_TRY(yk_cuda_adapted_finish(cuda, adapted, row, &call, (char *)args->y + row * y_bytes, args->y_stride, err));
+  }
+  return YK_OK;
+}
+
 yk_status yk_cuda_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   YK_TRY(yk_linear_check_args(args, linear->max_tokens, linear->n_matrices, err));
   YK_TRY(yk_cuda_enter(cuda, err));
+  const yk_cuda_adapted adapted = {.linear = linear, .adapters = args->adapters, .n_rows = args->n_tokens};
+  YK_TRY(yk_cuda_adapted_begin(cuda, &adapted, args->x, err));
+  if (yk_cuda_adapted_is_any(&adapted) && linear->unfinished.kind)
+    return multiply_unfinished(cuda, &adapted, args, err);
   for (int i = 0; i < linear->layout.n_gemms; i++) YK_TRY(multiply(cuda, linear, i, args, err));
-  return YK_OK;
+  return yk_cuda_adapted_add(cuda, &adapted, args->y, args->y_stride, err);
 }
 
 const void *yk_cuda_linear_plain(const yk_linear *linear, int64_t *n, int64_t *k)

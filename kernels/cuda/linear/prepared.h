@@ -3,6 +3,7 @@
 #define YK_KERNELS_CUDA_LINEAR_PREPARED_H
 
 #include "base/checked.h"
+#include "kernels/cuda/layout/adapters.h"
 #include "kernels/cuda/layout/layout.h"
 
 enum {
@@ -18,13 +19,20 @@ struct yk_linear {
   int32_t max_tokens;
   char *memory;       /* [n_matrices, matrix_bytes] */
   int32_t *next_tile; /* device: the counter of yk_cuda_grouped_call; NULL for a layer that is not grouped */
+  yk_cuda_adapter_layout adapters;
+  char *adapter_memory; /* yk_cuda_adapters_bytes; NULL without adapters */
+  /* In a layer with adapters and an activation: the layer's one GEMM without bias and activation, whose result of act
+   * is completed by the products of adapters (adapted.h), and the plan of this GEMM. kind NULL: none. */
+  yk_cuda_gemm unfinished;
+  void *unfinished_plan;
 };
 
 /* Rows of a block for a GEMM that needs the scratch, for results or for quantised inputs: a kind with writes_in_place
- * or with quantise. */
+ * or with quantise, or a layer's unfinished GEMM. */
 static inline int64_t yk_cuda_block_rows(const yk_linear *linear, const yk_cuda_gemm *gemm)
 {
-  if (gemm->kind->writes_in_place) return yk_min_i64(linear->max_tokens, YK_CUDA_SCRATCH_ROWS);
+  if (gemm->kind->writes_in_place || gemm == &linear->unfinished)
+    return yk_min_i64(linear->max_tokens, YK_CUDA_SCRATCH_ROWS);
   int64_t fit = yk_max_i64(1, YK_CUDA_QUANTISED_BYTES / gemm->kind->quantised_bytes(gemm, 1));
   return yk_min_i64(linear->max_tokens, yk_min_i64(fit, YK_CUDA_QUANTISED_ROWS));
 }

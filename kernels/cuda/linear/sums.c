@@ -1,6 +1,7 @@
 /* sums.c - the steps of a layer of one part whose integer sums ranks add (yk_linear_sums_args). All steps are
  * asynchronous on the stream, so that decode graphs record them. */
 #include "kernels/cuda/device/state.h"
+#include "kernels/cuda/linear/adapted.h"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/linear/prepared.h"
 #include "kernels/cuda/rows/quantise.h"
@@ -48,16 +49,13 @@ yk_status yk_cuda_linear_sums(yk_device *dev, const yk_linear *linear, const yk_
   return YK_OK;
 }
 
-yk_status yk_cuda_linear_scale(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err)
+static yk_status scale(yk_cuda_device *cuda, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err)
 {
-  yk_cuda_device *cuda = yk_cuda_device_of(dev);
   const yk_cuda_gemm *gemm = gemm_of(linear);
-  YK_TRY(yk_cuda_enter(cuda, err));
-  if (!gemm) return YK_OK;
   if (args->is_zeros)
     return yk_cuda_check(
         cuda,
-        cudaMemsetAsync(args->y, 0, (size_t)(args->n_tokens * gemm->n) * yk_dtype_bytes(dev->dtype), cuda->stream),
+        cudaMemsetAsync(args->y, 0, (size_t)(args->n_tokens * gemm->n) * yk_dtype_bytes(gemm->dtype), cuda->stream),
         "zeros of a layer's result", err);
   const yk_cuda_gemm_call call = {.gemm = gemm,
                                   .weights = linear->memory + gemm->weights,
@@ -67,4 +65,16 @@ yk_status yk_cuda_linear_scale(yk_device *dev, const yk_linear *linear, const yk
                                   .sums = args->sums,
                                   .n_rows = args->n_tokens};
   return gemm->kind->scale_sums(cuda, &call, args->maxima, err);
+}
+
+yk_status yk_cuda_linear_scale(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  const yk_cuda_gemm *gemm = gemm_of(linear);
+  YK_TRY(yk_cuda_enter(cuda, err));
+  if (!gemm) return YK_OK;
+  const yk_cuda_adapted adapted = {.linear = linear, .adapters = args->adapters, .n_rows = args->n_tokens};
+  YK_TRY(yk_cuda_adapted_begin(cuda, &adapted, args->x, err));
+  YK_TRY(scale(cuda, linear, args, err));
+  return yk_cuda_adapted_add(cuda, &adapted, args->y, gemm->n, err);
 }

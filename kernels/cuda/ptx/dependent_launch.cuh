@@ -4,11 +4,11 @@
  * A kernel may read before griddepcontrol.wait only data that no earlier kernel of the step writes:
  *
  *   - its parameters, tensor maps among them;
- *   - weights, scales, zeros, biases, norm weights and the table of cosines and sines. They are written when the model
- *     is loaded, and the stream is synchronised before the first step;
+ *   - weights, scales, zeros, biases, norm weights, matrices of adapters and the table of cosines and sines. They are
+ *     written when the model or an adapter is loaded, and the stream is synchronised before the next step;
  *   - the step's description: token ids, positions, KV slots, row starts, KV lengths, block tables, sequences' slots,
- *     state loads and state saves. They are copied to the device before the step's first kernel, which is not a
- *     dependent launch: it starts after the copies;
+ *     state loads and state saves, adapters of rows. They are copied to the device before the step's first kernel,
+ *     which is not a dependent launch: it starts after the copies;
  *   - sampling parameters of rows: the host writes them to pinned memory before it launches the kernel;
  *   - results of a routing (starts of a grouped GEMM, slots and weights of choices), if a grouped GEMM has been
  *     launched since: it lets its successor start only after its own wait, so the data that it has read was complete by

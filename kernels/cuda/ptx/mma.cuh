@@ -5,7 +5,8 @@
  *   B [16, 8]    b0 k 2t and 2t+1, column g; b1 k + 8
  *   C [16, 8]    c0, c1 row g, columns 2t and 2t+1; c2, c3 row g+8; float32
  * Fragments of m16n8k32, with four values of 8 bits per register, where k counts bytes: the same with 4t .. 4t+3 in
- * place of 2t and 2t+1 of A and B, and k + 16 in place of k + 8; C is int32. */
+ * place of 2t and 2t+1 of A and B, and k + 16 in place of k + 8; C is int32. Fragments of m16n8k8, with one value of
+ * TF32 per register: the same with t in place of 2t and 2t+1, and k + 4 in place of k + 8. */
 #ifndef YK_KERNELS_CUDA_PTX_MMA_CUH
 #define YK_KERNELS_CUDA_PTX_MMA_CUH
 
@@ -38,6 +39,22 @@ __device__ __forceinline__ void mma_m16n8k32_s8(int (&c)[4], const uint32_t (&a)
 {
   asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* x rounded to TF32: 8 bits of exponent, 11 of mantissa. */
+__device__ __forceinline__ uint32_t round_to_tf32(float x)
+{
+  uint32_t v;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(v) : "f"(x));
+  return v;
+}
+
+/* c += A B of TF32. */
+__device__ __forceinline__ void mma_m16n8k8_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 

@@ -1,0 +1,70 @@
+/* adapters.h - products of low-rank adapters on a GPU: y += scale * B (A x), where each row may have another adapter,
+ * or none. Matrices lie in memory as kernels/cuda/layout/adapters.h defines.
+ *
+ * Two launches for a linear layer:
+ *
+ *   shrink   products = A x of all parts, in K ranges of x whose sums stay apart; before the layer's GEMM, whose first
+ *            weights are fetched meanwhile
+ *   expand   adds the ranges in order, multiplies by B, adds to the GEMM's result; after the GEMM
+ *
+ * Rows are taken in tiles of rows with the same adapter (row_tiles.cuh), so that a thread block reads a matrix once for
+ * all rows of a tile. Which rows form tiles is found on the device: a recorded step serves any assignment of adapters
+ * to rows. A row's result depends on the number of rows of the step, by the number of K ranges, but not on other rows.
+ *
+ * Numerics: A x is multiplied exactly and added in float32; its sum is rounded to 11 bits (TF32) as an operand of B;
+ * the rest is float32. All sums are in a fixed order.
+ *
+ * Launches are asynchronous on the stream; pointers are to device memory; act is float16 or bfloat16. Errors: those of
+ * the launch. */
+#ifndef YK_KERNELS_CUDA_ADAPTERS_ADAPTERS_H
+#define YK_KERNELS_CUDA_ADAPTERS_ADAPTERS_H
+
+#include <cuda_runtime_api.h>
+
+#include "base/dtype.h"
+#include "kernels/activation.h"
+#include "kernels/cuda/layout/adapters.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The adapters of a layer in device memory, and the rows of a step. */
+typedef struct yk_cuda_adapted_rows {
+  const yk_cuda_adapter_layout *layout; /* host */
+  const void *memory;                   /* device, yk_cuda_adapters_bytes */
+  yk_dtype dtype;
+  const int32_t *adapters; /* [n_rows] as in yk_linear_args, written before the step's first kernel */
+  int64_t n_rows;
+  float *products; /* yk_cuda_adapter_product_floats */
+} yk_cuda_adapted_rows;
+
+/* yk_cuda_adapter_product_floats - floats of products for steps of up to max_rows rows. */
+int64_t yk_cuda_adapter_product_floats(const yk_cuda_adapter_layout *layout, int64_t max_rows);
+
+/* yk_cuda_launch_shrink - products = A x for every row with an adapter. x: act [n_rows, k]. */
+cudaError_t yk_cuda_launch_shrink(const yk_cuda_adapted_rows *rows, const void *x, cudaStream_t stream);
+
+/* The result of a GEMM, to which products are added. */
+typedef struct yk_cuda_expand_args {
+  int64_t first_row, n_rows; /* rows of src and y, a range of the step's rows */
+  const void *src;           /* act [n_rows, src_stride]; may be y if the activation has no gate */
+  void *y;                   /* act [n_rows, y_stride] */
+  int64_t src_stride, y_stride;
+  /* false: the products of the rows with an adapter are added to src = y. true: y = f(src + bias + products) for every
+   * row, for a layer with an activation. */
+  bool finishes;
+  bool is_interleaved; /* of a gated activation: src has 8 gates, then their 8 ups; else all gates, then all ups */
+  const void *bias;    /* [outputs of all parts], f32 or act, or NULL */
+  yk_dtype bias_dtype;
+  yk_activation activation;
+} yk_cuda_expand_args;
+
+/* yk_cuda_launch_expand - after yk_cuda_launch_shrink of the same rows, with one kernel between them at least. */
+cudaError_t yk_cuda_launch_expand(const yk_cuda_adapted_rows *rows, const yk_cuda_expand_args *args,
+                                  cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
