@@ -349,8 +349,7 @@ typedef struct yk_device_ops {
   yk_status (*alloc)(yk_device *dev, size_t n_bytes, void **out, yk_err *err);
   void (*free)(yk_device *dev, void *ptr);
   yk_status (*upload)(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err);
-  /* copy: within device memory, in stream order; the places do not overlap. NULL: a sequence's memory is never copied,
-   * and the rules of memory (engine/loop/sequence_memory.h) say so. */
+  /* copy: within device memory, in stream order; the places do not overlap. */
   yk_status (*copy)(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err);
   yk_status (*download)(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err);
   yk_status (*sync)(yk_device *dev, yk_err *err);

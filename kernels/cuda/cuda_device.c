@@ -156,6 +156,7 @@ static const yk_device_ops *device_ops(void)
       .alloc = yk_cuda_alloc,
       .free = yk_cuda_free,
       .upload = yk_cuda_upload,
+      .copy = yk_cuda_copy,
       .download = yk_cuda_download,
       .sync = yk_cuda_sync,
       .host_alloc = yk_cuda_host_alloc,

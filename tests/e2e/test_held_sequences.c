@@ -389,6 +389,48 @@ static void states_are_those_of_a_fresh_run(void **state)
   }
 }
 
+static uint64_t rows_computed(yk_engine *engine)
+{
+  yk_engine_stats stats;
+  yk_engine_get_stats(engine, &stats);
+  return stats.prefill_step_tokens + stats.decode_step_tokens;
+}
+
+/* Forks continue from copies of states and of the unfilled block: they compute their own tokens alone, and leave the
+ * sequence that they come from as it was. */
+static void forks_are_copied(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"hybrid_qwen3_5", "hybrid_qwen3_next", "qwen3"};
+  enum { SHARED = 103, OWN = 4 };
+  static float logits[VOCAB], expected[2][VOCAB];
+  int32_t ids[SHARED + 2 * OWN];
+  fixture_prompt(12, VOCAB, ids, SHARED + 2 * OWN);
+  for (size_t m = 0; each_case(m, m < sizeof names / sizeof *names); m++) {
+    yk_engine_options options = fixture_options(names[m], 1 + (int)m % 2);
+    yk_engine *engine = fixture_open(&options);
+    yk_held_sequence *sequence = create(engine), *forks[2];
+    for (int i = 0; i < 2; i++) {
+      append(sequence, ids, SHARED, YK_LOGITS_NONE, NULL);
+      append(sequence, ids + SHARED + i * OWN, OWN, YK_LOGITS_LAST, expected[i]);
+      assert_int_equal(yk_held_sequence_truncate(sequence, 0, NULL), YK_OK);
+    }
+    append(sequence, ids, SHARED, YK_LOGITS_NONE, NULL);
+    for (int i = 0; i < 2; i++) assert_int_equal(yk_held_sequence_fork(sequence, &forks[i], NULL), YK_OK);
+    const uint64_t n_before = rows_computed(engine);
+    for (int i = 0; i < 2; i++) {
+      append(forks[i], ids + SHARED + i * OWN, OWN, YK_LOGITS_LAST, logits);
+      assert_same_numbers(logits, expected[i], VOCAB);
+    }
+    append(sequence, ids + SHARED, OWN, YK_LOGITS_LAST, logits);
+    assert_same_numbers(logits, expected[0], VOCAB);
+    assert_int_equal(rows_computed(engine) - n_before, 3 * OWN);
+    for (int i = 0; i < 2; i++) yk_held_sequence_free(forks[i]);
+    yk_held_sequence_free(sequence);
+    fixture_close(engine);
+  }
+}
+
 static void bad_calls_are_refused_and_leave_the_sequence_alone(void **state)
 {
   (void)state;
@@ -427,6 +469,7 @@ int main(void)
                                      cmocka_unit_test(small_steps_back_change_nothing),
                                      cmocka_unit_test(lost_blocks_are_computed_again),
                                      cmocka_unit_test(states_are_those_of_a_fresh_run),
+                                     cmocka_unit_test(forks_are_copied),
                                      cmocka_unit_test(bad_calls_are_refused_and_leave_the_sequence_alone)};
   int status = fixture_gate();
   return status ? status : cmocka_run_group_tests(tests, NULL, NULL);

@@ -300,15 +300,16 @@ static inline void check_row_faults(const op_target *target)
   }
 }
 
-/* Memory: zeroed, aligned (checked by op_array_new), copied both ways, and known in size. */
+/* Memory: zeroed, aligned (checked by op_array_new), copied both ways and within the device, and known in size. */
 static inline void check_memory(const op_target *target)
 {
   yk_device *dev = op_device_new(target, YK_F16, 1, 16);
   static const size_t sizes[] = {0, 1, 255, 4096, 5000001};
   for (size_t i = 0; each_case(i, i < sizeof sizes / sizeof *sizes); i++) {
-    void *ptr = NULL;
+    void *ptr = NULL, *copy = NULL;
     char *host = malloc(sizes[i] + 1);
     op_ok(dev->ops->alloc(dev, sizes[i], &ptr, &err));
+    op_ok(dev->ops->alloc(dev, sizes[i], &copy, &err));
     assert_non_null(ptr);
     assert_int_equal((uintptr_t)ptr % 256, 0);
     memset(host, 1, sizes[i] + 1);
@@ -316,10 +317,14 @@ static inline void check_memory(const op_target *target)
     for (size_t j = 0; j < sizes[i]; j++) assert_int_equal(host[j], 0);
     for (size_t j = 0; j < sizes[i]; j++) host[j] = (char)(j * 31);
     op_ok(dev->ops->upload(dev, ptr, host, sizes[i], &err));
-    memset(host, 1, sizes[i]);
-    op_ok(dev->ops->download(dev, host, ptr, sizes[i], &err));
-    for (size_t j = 0; j < sizes[i]; j++) assert_int_equal(host[j], (char)(j * 31));
+    op_ok(dev->ops->copy(dev, copy, ptr, sizes[i], &err));
+    for (int copied = 0; copied < 2; copied++) {
+      memset(host, 1, sizes[i]);
+      op_ok(dev->ops->download(dev, host, copied ? copy : ptr, sizes[i], &err));
+      for (size_t j = 0; j < sizes[i]; j++) assert_int_equal(host[j], (char)(j * 31));
+    }
     dev->ops->free(dev, ptr);
+    dev->ops->free(dev, copy);
     free(host);
   }
   op_ok(dev->ops->sync(dev, &err));

@@ -209,8 +209,7 @@ static void fork_into(game *g, const player *p, player *copy)
   assert_memory_equal(copy->seq.tokens, p->seq.tokens, (size_t)p->seq.n_tokens * sizeof *p->seq.tokens);
   assert_true(copy->seq.memory.n_computed <= p->seq.memory.n_computed);
   assert_int_equal(p->seq.memory.n_computed, n_computed);
-  if (g->rules.copies_forks && n_free >= yk_kv_blocks_for(CAPACITY))
-    assert_int_equal(copy->seq.memory.n_computed, n_computed);
+  if (n_free >= yk_kv_blocks_for(CAPACITY)) assert_int_equal(copy->seq.memory.n_computed, n_computed);
 }
 
 static void park_or_unpark(game *g, player *p)
@@ -260,7 +259,7 @@ static void play(uint64_t seed, yk_memory_rules rules)
   for (int i = 0; i < N_SEQS; i++)
     if (g->players[i].is_alive) end(g, &g->players[i]);
   assert_int_equal(yk_kv_blocks_free_count(yk_memory_pool_blocks(g->pool)), g->n_blocks);
-  assert_true(rules.copies_forks ? g->n_copied > 0 || g->n_blocks < N_BLOCKS : g->n_copied == 0);
+  assert_true(g->n_copied > 0 || g->n_blocks < N_BLOCKS);
   yk_memory_pool_destroy(g->pool);
   free(g);
 }
@@ -269,17 +268,10 @@ static void test_whatever_the_order(void **state)
 {
   (void)state;
   for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {
+    play(seed, (yk_memory_rules){.reuses_prefixes = seed % 2, .window_tokens = 20, .narrowest_window_tokens = 20});
     play(seed, (yk_memory_rules){.reuses_prefixes = true});
     play(seed, (yk_memory_rules){.reuses_prefixes = false});
-    play(seed, (yk_memory_rules){.reuses_prefixes = true, .window_tokens = 20, .narrowest_window_tokens = 20});
-    play(seed,
-         (yk_memory_rules){
-             .reuses_prefixes = seed % 2, .window_tokens = 20, .narrowest_window_tokens = 20, .copies_forks = true});
-    play(seed, (yk_memory_rules){.reuses_prefixes = true, .copies_forks = true});
     play(seed, (yk_memory_rules){.reuses_prefixes = seed % 2, .has_states = true, .n_state_entries = N_ENTRIES});
-    play(seed,
-         (yk_memory_rules){
-             .reuses_prefixes = seed % 2, .has_states = true, .n_state_entries = N_ENTRIES, .copies_forks = true});
   }
 }
 

@@ -65,6 +65,14 @@ void yk_cuda_host_free(yk_device *dev, void *ptr)
   cudaGetLastError();
 }
 
+yk_status yk_cuda_copy(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  if (n_bytes == 0) return YK_OK;
+  YK_TRY(yk_cuda_enter(cuda, err));
+  return yk_cuda_check(cuda, cudaMemcpyAsync(dst, src, n_bytes, cudaMemcpyDeviceToDevice, cuda->stream), "copy", err);
+}
+
 yk_status yk_cuda_download(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);

@@ -1,4 +1,4 @@
-/* memory.h - memory of a GPU: allocation, copies to the host. Copies to the GPU are in staging.h. */
+/* memory.h - memory of a GPU: allocation, copies within the GPU and to the host. Copies to the GPU are in staging.h. */
 #ifndef YK_KERNELS_CUDA_DEVICE_MEMORY_H
 #define YK_KERNELS_CUDA_DEVICE_MEMORY_H
 
@@ -9,6 +9,7 @@ yk_status yk_cuda_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err)
 void yk_cuda_free(yk_device *dev, void *ptr);
 yk_status yk_cuda_host_alloc(yk_device *dev, size_t n_bytes, void **out, yk_err *err);
 void yk_cuda_host_free(yk_device *dev, void *ptr);
+yk_status yk_cuda_copy(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err);
 yk_status yk_cuda_download(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err);
 
 /* yk_cuda_grow - makes the buffer hold at least n_bytes. A buffer that was too small is replaced by zeroed memory, and

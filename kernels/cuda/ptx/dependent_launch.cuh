@@ -14,8 +14,9 @@
  *     launched since: it lets its successor start only after its own wait, so the data that it has read was complete by
  *     then. A GEMM that routes writes starts, then fences, and only then lets its successor start;
  *   - recurrent states and snapshots: only the kernel itself writes them in a step, and the step before has ended
- *     (delta/delta.h);
- *   - cached tokens of earlier steps: their kernels ended before the step's first kernel started. A kernel must
+ *     (delta/delta.h); copies for forked sequences end before the step's first kernel starts;
+ *   - cached tokens of earlier steps: their kernels, and copies of their blocks, ended before the step's first kernel
+ *     started. A kernel must
  *     identify them, since a sequence may read blocks that others write in the same step. Decode of latent attention
  *     does so.
  *

@@ -443,7 +443,7 @@ void yk_sequence_memory_fork(const yk_sequence_memory *m, yk_memory_pool *pool, 
 {
   copy->start = copy->chain = m->start;
   const bool runs = m->slot >= 0 && yk_slots_user(pool->slots, m->slot) == m;
-  const bool may_copy = pool->rules.copies_forks && m->n_computed > 0 && !runs;
+  const bool may_copy = m->n_computed > 0 && !runs;
   if (pool->rules.has_states && !may_copy) return;
   for (int32_t i = 0; i < m->n_published; i++) {
     copy->blocks[i] = m->blocks[i];

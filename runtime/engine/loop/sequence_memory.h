@@ -57,7 +57,6 @@ typedef struct yk_memory_rules {
   int32_t narrowest_window_tokens; /* window of the narrowest layer; 0: every layer has full attention */
   bool reuses_prefixes;            /* with states only if there are entries for snapshots */
   bool has_states;                 /* some layer has a recurrent state */
-  bool copies_forks;               /* devices can copy states and KV blocks */
   int32_t n_state_entries;         /* rows of the table of snapshots */
 } yk_memory_rules;
 
@@ -183,9 +182,9 @@ void yk_sequence_memory_truncate(yk_sequence_memory *memory, yk_memory_pool *poo
 
 /* yk_sequence_memory_fork - give copy, an empty memory, this memory: published blocks are shared, other blocks and
  *   states are copied by the coming step. The copy's states are in the slot that was left longest ago, as those of a
- *   parked memory. Nothing is copied without copies_forks, a free slot, free blocks or space in the coming step, or
- *   while this memory runs: then the published blocks are shared and later rows are computed again, but with states the
- *   copy stays empty. */
+ *   parked memory. Nothing is copied without a free slot, free blocks or space in the coming step, or while this memory
+ *   runs: then the published blocks are shared and later rows are computed again, but with states the copy stays
+ *   empty. */
 void yk_sequence_memory_fork(const yk_sequence_memory *memory, yk_memory_pool *pool, yk_sequence_memory *copy);
 
 /* yk_sequence_memory_park - the pool may reclaim the memory until it is unparked. unpark has no effect on a memory that

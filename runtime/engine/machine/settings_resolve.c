@@ -398,8 +398,7 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
   settings->rules = (yk_memory_rules){.window_tokens = widest_window(config),
                                       .narrowest_window_tokens = narrowest_window(config),
                                       .reuses_prefixes = !options->no_prefix_reuse,
-                                      .has_states = yk_model_has_states(config),
-                                      .copies_forks = settings->device == YK_DEVICE_CPU};
+                                      .has_states = yk_model_has_states(config)};
   YK_TRY(choose_lengths(options, config, settings, err));
   YK_TRY(choose_kv_format(options, config, settings, err));
   settings->limits.as_16_bits = options->weights == YK_WEIGHTS_F16;

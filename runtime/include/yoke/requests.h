@@ -270,8 +270,8 @@ yk_status yk_held_sequence_append(yk_held_sequence *sequence, const int32_t *ids
 /* yk_held_sequence_truncate - keep the first n_tokens. Errors: YK_E_INVAL beyond the present length. */
 yk_status yk_held_sequence_truncate(yk_held_sequence *sequence, size_t n_tokens, yk_err *err);
 
-/* yk_held_sequence_fork - another sequence with the same tokens. Full blocks are shared; CPU ranks copy the rest, GPUs
- *   compute it again with the next append. Errors: YK_E_NOMEM. */
+/* yk_held_sequence_fork - another sequence with the same tokens. Full blocks are shared; the rest is copied, or without
+ *   space for a copy computed again with the next append. Errors: YK_E_NOMEM. */
 yk_status yk_held_sequence_fork(yk_held_sequence *sequence, yk_held_sequence **out, yk_err *err);
 
 /* yk_held_sequence_length - number of tokens that the sequence holds: those of every append that succeeded, less
