@@ -45,7 +45,9 @@ MAY_INCLUDE = {
     "kernels/cpu/": [BASE, "kernels/"],
     "kernels/cpu/linear/": [BASE, "kernels/", "kernels/cpu/"],
     "kernels/cuda/ptx/": [],
-    "kernels/cuda/common/": [BASE, ACTIVATION, "kernels/experts.h", "kernels/kv_format.h", PTX],
+    "kernels/cuda/common/": [
+        BASE, ACTIVATION, "kernels/device.h", "kernels/experts.h", "kernels/kv_format.h", PTX
+    ],
     "kernels/cuda/blas/": [BASE],
     "kernels/cuda/gemm/": [BASE, ACTIVATION, PTX, COMMON],
     "kernels/cuda/gemm/dense/costs/": [],

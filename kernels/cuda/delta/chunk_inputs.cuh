@@ -10,59 +10,7 @@
 
 namespace yk_delta {
 
-constexpr int WARP_ROWS = CHUNK / CHUNK_WARPS, GROUP_ROWS = 8; /* a warp takes GROUP_ROWS of its rows at once */
-
-/* Two neighbouring inputs of the convolution of a row of x, which may precede the step.
- * column: of x; channel: among the rank's channels. */
-template <typename T>
-__device__ __forceinline__ float2 input_pair(const params &p, const sequence &s, int64_t row, int64_t column,
-                                             int32_t channel)
-{
-  if (row >= s.row) {
-    const T *x = static_cast<const T *>(p.x) + row * p.layout.x_stride + column;
-    const auto pair = *reinterpret_cast<const yk_cuda::vec<T, 2> *>(x);
-    return make_float2(to_float(pair.at[0]), to_float(pair.at[1]));
-  }
-  if (!s.before) return make_float2(0.0f, 0.0f);
-  return *reinterpret_cast<const float2 *>(s.before + p.window_at + (row - s.row + WINDOW) * p.n_channels + channel);
-}
-
-/* silu(convolution) of GROUP_ROWS rows from `row` on, of two neighbouring channels. */
-template <typename T>
-__device__ __forceinline__ void convolve(const params &p, const sequence &s, int64_t row, int64_t column,
-                                         int32_t channel, float2 (&to)[GROUP_ROWS])
-{
-  float2 taps[YK_DELTA_TAPS], x[GROUP_ROWS + WINDOW];
-#pragma unroll
-  for (int t = 0; t < YK_DELTA_TAPS; t++)
-    taps[t] = *reinterpret_cast<const float2 *>(p.conv_w + t * p.n_channels + channel);
-  if (row - WINDOW >= s.row && row + GROUP_ROWS <= s.end) { /* no branch between the loads */
-    const T *from = static_cast<const T *>(p.x) + (row - WINDOW) * p.layout.x_stride + column;
-    yk_cuda::vec<T, 2> pairs[GROUP_ROWS + WINDOW];
-#pragma unroll
-    for (int i = 0; i < GROUP_ROWS + WINDOW; i++)
-      pairs[i] = *reinterpret_cast<const yk_cuda::vec<T, 2> *>(from + i * p.layout.x_stride);
-#pragma unroll
-    for (int i = 0; i < GROUP_ROWS + WINDOW; i++)
-      x[i] = make_float2(to_float(pairs[i].at[0]), to_float(pairs[i].at[1]));
-  } else {
-#pragma unroll
-    for (int i = 0; i < GROUP_ROWS + WINDOW; i++) {
-      const int64_t from = row + i - WINDOW;
-      x[i] = from < s.end ? input_pair<T>(p, s, from, column, channel) : make_float2(0.0f, 0.0f);
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < GROUP_ROWS; i++) {
-    float2 sum = make_float2(taps[0].x * x[i].x, taps[0].y * x[i].y);
-#pragma unroll
-    for (int t = 1; t < YK_DELTA_TAPS; t++) {
-      sum.x = fmaf(taps[t].x, x[i + t].x, sum.x);
-      sum.y = fmaf(taps[t].y, x[i + t].y, sum.y);
-    }
-    to[i] = make_float2(silu(sum.x), silu(sum.y));
-  }
-}
+constexpr int WARP_ROWS = CHUNK / CHUNK_WARPS, GROUP_ROWS = yk_cuda::CONV_ROWS; /* a warp takes GROUP_ROWS at once */
 
 /* The warp's rows of q, k or v, to shared memory; those from n_rows of the chunk on are zeros. column and channel: the
  * head's first. scale: of the norm; 0: none. */
@@ -74,8 +22,9 @@ __device__ __forceinline__ void make_rows(const params &p, const sequence &s, in
 #pragma unroll 1
   for (int first = threadIdx.x / WARP * WARP_ROWS, end = first + WARP_ROWS; first < end; first += GROUP_ROWS) {
     float2 low[GROUP_ROWS], high[GROUP_ROWS];
-    convolve<T>(p, s, first_row + first, column + 2 * lane, channel + 2 * lane, low);
-    convolve<T>(p, s, first_row + first, column + 64 + 2 * lane, channel + 64 + 2 * lane, high);
+    const conv_place at = {channel + 2 * lane, column + 2 * lane}, at_high = {at.channel + 64, at.column + 64};
+    yk_cuda::convolve_pair<T, false>(p, s, first_row + first, p.layout.x_stride, at, low);
+    yk_cuda::convolve_pair<T, false>(p, s, first_row + first, p.layout.x_stride, at_high, high);
 #pragma unroll
     for (int i = 0; i < GROUP_ROWS; i++) {
       const bool is_row = first + i < n_rows;
@@ -144,11 +93,8 @@ __device__ void store_window(const params &p, const sequence &s, const head &h, 
     if (of < 2 && !with_keys) continue;
     const int64_t column = (of == 0 ? h.q : of == 1 ? h.k : h.v) + element;
     const int32_t head_index = of < 2 ? of * p.layout.n_key_heads + h.key : 2 * p.layout.n_key_heads + h.index;
-    const int32_t channel = head_index * CHUNK_DIM + element;
-#pragma unroll
-    for (int t = 0; t < WINDOW; t++)
-      *reinterpret_cast<float2 *>(state + p.window_at + t * p.n_channels + channel) =
-          input_pair<T>(p, s, end - WINDOW + t, column, channel);
+    const conv_place at = {head_index * CHUNK_DIM + element, column};
+    yk_cuda::store_window_pair<T>(p, s, end, p.layout.x_stride, at, state);
   }
 }
 

@@ -77,14 +77,6 @@ template <typename T> __device__ __forceinline__ void run_chunk(chunk_shared<T> 
   state.update(factor, s);
 }
 
-/* The row after a chunk that begins at `row`. position: of that row in the sequence. */
-__device__ __forceinline__ int64_t chunk_end(const sequence &s, int64_t row, int64_t position)
-{
-  int64_t end = row + CHUNK - position % CHUNK;
-  if (s.snapshot && s.save_end > row && s.save_end < end) end = s.save_end;
-  return end < s.end ? end : s.end;
-}
-
 /* Grid: value heads, sequences. Dynamic shared memory: a chunk_shared. */
 template <typename T> __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_kernel(const __grid_constant__ params p)
 {
@@ -101,11 +93,11 @@ template <typename T> __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_
   const int64_t first_position = p.kv_tokens[seq] - (rows.end - rows.row);
   bool reads_window = true;
   for (int64_t row = rows.row, end; row < rows.end; row = end) {
-    end = chunk_end(rows, row, first_position + row - rows.row);
+    end = rows.chunk_end(row, first_position + row - rows.row);
     const int n_rows = static_cast<int>(end - row);
     make_chunk(p, rows, h, row, n_rows, s);
     __syncthreads();
-    if (reads_window && end - rows.row >= WINDOW) {
+    if (reads_window && end - rows.row >= yk_cuda::CONV_WINDOW) {
       if (threadIdx.x == 0) s.is_last_reader = is_last_reader(p, h, seq);
       reads_window = false;
     }

@@ -1,14 +1,20 @@
-/* params.cuh - parameters of the kernels of gated delta nets, and where a sequence's state lies. */
+/* params.cuh - parameters of the kernels of gated delta nets, and the columns of a value head. */
 #ifndef YK_KERNELS_CUDA_DELTA_PARAMS_CUH
 #define YK_KERNELS_CUDA_DELTA_PARAMS_CUH
 
 #include <cstdint>
 
+#include "kernels/cuda/common/causal_convolution.cuh"
 #include "kernels/device.h"
 
 namespace yk_delta {
 
-constexpr int WINDOW = YK_DELTA_TAPS - 1;
+using sequence = yk_cuda::recurrent_sequence;
+using yk_cuda::conv_place;
+using yk_cuda::silu;
+
+static_assert(YK_DELTA_TAPS == yk_cuda::CONV_TAPS, "of the shared convolution");
+
 constexpr float NORM_FLOOR = 1e-6f; /* added to the squared lengths of q and k */
 
 struct params {
@@ -24,37 +30,6 @@ struct params {
   const int32_t *row_starts, *kv_tokens, *seq_slots, *state_loads, *state_saves, *state_save_rows;
   int32_t min_chunk_rows; /* sequences with as many rows are taken by chunks, others token by token */
   uint32_t *readers; /* [n_seqs, n_key_heads] thread blocks that have read the inputs of q and k; zeros between calls */
-};
-
-/* A sequence of the step: its rows, and where its state comes from and goes to. */
-struct sequence {
-  int64_t row, end;
-  const float *before; /* or NULL: zeros */
-  float *after;
-  float *snapshot;  /* or NULL */
-  int64_t save_end; /* the snapshot is of the state after the row before this one */
-
-  __device__ bool is_long(const params &p) const
-  {
-    return end - row >= p.min_chunk_rows;
-  }
-
-  /* Reads only arrays of the step. A padding sequence has no rows. */
-  __device__ static sequence of(const params &p, int32_t seq)
-  {
-    sequence s = {};
-    const int32_t slot = p.seq_slots[seq], load = p.state_loads[seq], save = p.state_saves[seq];
-    const int32_t row = p.row_starts[seq], end = p.row_starts[seq + 1], save_rows = p.state_save_rows[seq];
-    if (slot < 0) return s; /* behind all loads, so that none waits for another */
-    s.row = row;
-    s.end = end;
-    s.after = p.states + slot * p.state_floats;
-    if (load != YK_STATE_ZERO) s.before = load == YK_STATE_KEEP ? s.after : p.snapshots + load * p.state_floats;
-    if (save < 0) return s;
-    s.snapshot = p.snapshots + save * p.state_floats;
-    s.save_end = row + save_rows;
-    return s;
-  }
 };
 
 /* A value head: its place among the heads, and its columns of x. */
