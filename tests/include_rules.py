@@ -58,6 +58,7 @@ MAY_INCLUDE = {
     "kernels/cuda/adapters/": [BASE, ACTIVATION, "kernels/cuda/layout/adapters.h", PTX, COMMON],
     "kernels/cuda/attention/": [BASE, "kernels/device.h", PTX, COMMON],
     "kernels/cuda/delta/": [BASE, "kernels/device.h", PTX, COMMON],
+    "kernels/cuda/mamba/": [BASE, "kernels/device.h", PTX, COMMON],
     "kernels/cuda/moe/": [
         BASE, "kernels/", PTX, COMMON, DEVICE, *GEMM, "kernels/cuda/layout/", "kernels/cuda/linear/"
     ],
@@ -79,8 +80,8 @@ MAY_INCLUDE = {
     ],
     "kernels/cuda/": [
         BASE, "kernels/", BLAS, DEVICE, "kernels/cuda/attention/", "kernels/cuda/delta/", "kernels/cuda/moe/", *GEMM,
-        "kernels/cuda/latent/", "kernels/cuda/layout/", "kernels/cuda/linear/", "kernels/cuda/quantize/",
-        "kernels/cuda/rows/", "kernels/cuda/sampling/", "kernels/cuda/w8a8/"
+        "kernels/cuda/latent/", "kernels/cuda/layout/", "kernels/cuda/linear/", "kernels/cuda/mamba/",
+        "kernels/cuda/quantize/", "kernels/cuda/rows/", "kernels/cuda/sampling/", "kernels/cuda/w8a8/"
     ],
     "loader/model/": [BASE, WEIGHT, ACTIVATION, "kernels/expert_choice.h", "kernels/kv_format.h",
                       "kernels/score_growth.h"],

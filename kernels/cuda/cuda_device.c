@@ -23,6 +23,7 @@
 #include "kernels/cuda/layout/layout.h"
 #include "kernels/cuda/linear/adapted.h"
 #include "kernels/cuda/linear/linear.h"
+#include "kernels/cuda/mamba/mamba.h"
 #include "kernels/cuda/moe/mixture.h"
 #include "kernels/cuda/moe/scratch.h"
 #include "kernels/cuda/quantize/quantize.h"
@@ -107,6 +108,13 @@ static yk_status gated_delta(yk_device *dev, const yk_gated_delta_args *args, yk
   return yk_cuda_blame(cuda, yk_cuda_gated_delta_run(cuda->delta_readers, args, dev->dtype, cuda->stream, err), err);
 }
 
+static yk_status mamba(yk_device *dev, const yk_mamba_args *args, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_cuda_enter(cuda, err));
+  return yk_cuda_blame(cuda, yk_cuda_mamba_run(cuda->mamba_readers, args, dev->dtype, cuda->stream, err), err);
+}
+
 static yk_status gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
@@ -135,9 +143,9 @@ static void destroy(yk_device *dev)
   if (cuda->drained) yk_cuda_drain(cuda, "destroy", NULL);
   yk_cuda_sampler_destroy(cuda->sampler);
   yk_cuda_blas_destroy(cuda->blas);
-  void *const buffers[] = {cuda->blas_workspace,      cuda->attention_workspace, cuda->latent_counters,
-                           cuda->delta_readers,       cuda->gemm_workspace.ptr,  cuda->scratch.ptr,
-                           cuda->adapter_products.ptr};
+  void *const buffers[] = {cuda->blas_workspace, cuda->attention_workspace, cuda->latent_counters,
+                           cuda->delta_readers,  cuda->mamba_readers,       cuda->gemm_workspace.ptr,
+                           cuda->scratch.ptr,    cuda->adapter_products.ptr};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
   yk_cuda_moe_close(cuda);
   yk_cuda_staging_destroy(cuda->staging);
@@ -185,6 +193,7 @@ static const yk_device_ops *device_ops(void)
       .latent_attention = latent_attention,
       .latent_scratch_bytes = yk_cuda_latent_scratch_bytes,
       .gated_delta = gated_delta,
+      .mamba = mamba,
       .gather_rows = gather_rows,
       .sample = yk_cuda_sample,
       .best_logits = yk_cuda_best_logits,
@@ -249,6 +258,8 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_check(cuda, yk_cuda_latent_init(&cuda->latent, cuda->base.dtype), "latent attention init", err));
   n_bytes = yk_cuda_delta_readers_bytes(cuda->limits.max_seqs);
   YK_TRY(yk_cuda_alloc(&cuda->base, n_bytes, &cuda->delta_readers, err));
+  n_bytes = yk_cuda_mamba_readers_bytes(cuda->limits.max_seqs);
+  YK_TRY(yk_cuda_alloc(&cuda->base, n_bytes, &cuda->mamba_readers, err));
   YK_TRY(yk_cuda_sampler_create(cuda, err));
   return yk_cuda_drain(cuda, "start", err);
 }

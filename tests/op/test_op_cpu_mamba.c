@@ -1,8 +1,9 @@
 /* test_op_cpu_mamba.c - Mamba2 on the CPU device, every instruction set: against transformers and against float64, and
  * the same bits however tokens, groups and threads are divided. */
+#include "each_case.h"
 #include "golden/mamba_goldens.h"
+#include "op/op_cases_mamba.h"
 #include "op/op_cpu_target.h"
-#include "op/op_harness.h"
 
 enum { MAX_SEQS = 4, MAX_ROWS = 64, TAPS = YK_MAMBA_TAPS };
 
@@ -68,95 +69,6 @@ static void run(yk_device *dev, const net *n, const step *s, const void *x, void
 
 /* ---- Against transformers and float64 ---------------------------------------------------------------------------- */
 
-/* Errors of the reference, which a test must see. */
-typedef enum fault {
-  RIGHT,
-  NO_DECAY,
-  NO_SKIP,
-  NO_LIMIT,     /* of the steps */
-  SHORT_WINDOW, /* the oldest input of the convolution counts as 0 */
-  WRONG_GROUP,  /* every head reads group 0 */
-  NORM_FIRST,   /* the norm precedes the gate */
-  ONE_NORM,     /* over all groups */
-  N_FAULTS
-} fault;
-
-static double silu(double x)
-{
-  return x / (1.0 + exp(-x));
-}
-
-static double result_of_channel(const net *n, const float *x, int64_t row, int64_t channel, fault f)
-{
-  const int64_t stride = yk_mamba_x_stride(&n->layout), n_channels = yk_mamba_channels(&n->layout);
-  double sum = n->conv_bias ? (double)n->conv_bias[channel] : 0.0;
-  for (int back = 0; back < TAPS - (f == SHORT_WINDOW); back++)
-    if (row >= back)
-      sum += (double)n->conv_w[(TAPS - 1 - back) * n_channels + channel] *
-             (double)x[(row - back) * stride + yk_mamba_width(&n->layout) + channel];
-  return silu(sum);
-}
-
-static double step_of_head(const net *n, const float *x, int64_t row, int32_t head, fault f)
-{
-  const int64_t stride = yk_mamba_x_stride(&n->layout);
-  const double dt = (double)x[(row + 1) * stride - yk_mamba_n_heads(&n->layout) + head] + (double)n->dt_bias[head];
-  const double free_step = log1p(exp(dt));
-  return f == NO_LIMIT ? free_step : fmin(fmax(free_step, (double)n->min_step), (double)n->max_step);
-}
-
-/* y of a head over all rows [n_rows, width], before gate and norm. */
-static void reference_head(const net *n, const float *x, int32_t n_rows, int32_t head, fault f, double *y)
-{
-  const yk_mamba_layout *l = &n->layout;
-  const int32_t group = f == WRONG_GROUP ? 0 : head / l->heads_per_group, n_s = l->state_size;
-  const int64_t width = yk_mamba_width(l), of_b = width + group * n_s, of_c = of_b + l->n_groups * n_s;
-  double *s = calloc((size_t)(l->head_dim * n_s), sizeof *s);
-  for (int32_t row = 0; row < n_rows; row++) {
-    const double dt = step_of_head(n, x, row, head, f);
-    const double decay = f == NO_DECAY ? 1.0 : exp(-(double)n->rate[head] * dt);
-    for (int32_t i = 0; i < l->head_dim; i++) {
-      const int64_t at = head * l->head_dim + i;
-      const double in = result_of_channel(n, x, row, at, f);
-      double sum = f == NO_SKIP ? 0.0 : (double)n->skip[head] * in;
-      for (int32_t j = 0; j < n_s; j++) {
-        double *element = &s[i * n_s + j];
-        *element = decay * *element + dt * in * result_of_channel(n, x, row, of_b + j, f);
-        sum += *element * result_of_channel(n, x, row, of_c + j, f);
-      }
-      y[row * width + at] = sum;
-    }
-  }
-  free(s);
-}
-
-static void gate_and_norm(const net *n, const float *x, int32_t n_rows, fault f, double *y)
-{
-  const yk_mamba_layout *l = &n->layout;
-  const int64_t width = yk_mamba_width(l), size = f == ONE_NORM ? width : width / l->n_groups;
-  for (int64_t row = 0; row < n_rows; row++)
-    for (int64_t first = 0; first < width; first += size) {
-      double squares = 0.0, *of = y + row * width;
-      for (int64_t i = first; i < first + size; i++) {
-        if (f != NORM_FIRST) of[i] *= silu((double)x[row * yk_mamba_x_stride(l) + i]);
-        squares += of[i] * of[i];
-      }
-      for (int64_t i = first; i < first + size; i++) {
-        of[i] *= (double)n->norm_w[i] / sqrt(squares / (double)size + 1e-5);
-        if (f == NORM_FIRST) of[i] *= silu((double)x[row * yk_mamba_x_stride(l) + i]);
-      }
-    }
-}
-
-/* [n_rows, width] of a sequence from its first token on; the caller frees the result. */
-static double *reference(const net *n, const float *x, int32_t n_rows, fault f)
-{
-  double *y = calloc((size_t)(n_rows * yk_mamba_width(&n->layout)), sizeof *y);
-  for (int32_t head = 0; head < yk_mamba_n_heads(&n->layout); head++) reference_head(n, x, n_rows, head, f, y);
-  gate_and_norm(n, x, n_rows, f, y);
-  return y;
-}
-
 static const net golden = {.layout = {MAMBA_GOLDEN_GROUPS, MAMBA_GOLDEN_HEADS / MAMBA_GOLDEN_GROUPS,
                                       MAMBA_GOLDEN_HEAD_DIM, MAMBA_GOLDEN_STATE},
                            .conv_w = mamba_golden_conv_w,
@@ -196,17 +108,56 @@ static void test_golden(void **state)
   for_each_cpu_target(check_golden);
 }
 
+static void fill(yk_device *dev, op_array *array, const float *from)
+{
+  for (size_t i = 0; i < array->n; i++) array->values[i] = (double)from[i];
+  op_array_send(dev, array);
+}
+
 /* The reference is that of transformers, and each of its faults differs. */
 static void test_reference(void **state)
 {
   (void)state;
   const net n = golden_net();
-  for (fault f = RIGHT; f < N_FAULTS; f++) {
-    double most = 0.0, *y = reference(&n, mamba_golden_x, MAMBA_GOLDEN_TOKENS, f);
-    for (size_t i = 0; i < N_GOLDEN; i++) most = fmax(most, fabs(y[i] - (double)mamba_golden_y[i]));
-    if (f == RIGHT ? !(most < 1e-4) : !(most > 1e-2)) fail_msg("fault %d: error %.3g", (int)f, most);
-    free(y);
+  const mamba_shape shape = {n.layout, true, 1, {{MAMBA_GOLDEN_TOKENS, YK_STATE_ZERO, -1, 0, 0}}};
+  const op_target target = {.name = "cpu", .create = cpu_target_create, .variant = yk_cpu_simd_best()};
+  yk_device *dev = op_device_new(&target, YK_F32, 1, 16);
+  mamba_scene s = mamba_scene_new(dev, &shape, 1);
+  s.min_step = n.min_step;
+  s.max_step = n.max_step;
+  fill(dev, &s.x, mamba_golden_x);
+  fill(dev, &s.conv_w, n.conv_w), fill(dev, &s.conv_bias, n.conv_bias);
+  fill(dev, &s.rate, n.rate), fill(dev, &s.dt_bias, n.dt_bias);
+  fill(dev, &s.skip, n.skip), fill(dev, &s.norm_w, n.norm_w);
+  for (mamba_fault f = MAMBA_RIGHT; f < MAMBA_N_FAULTS; f++) {
+    double most = 0.0;
+    mamba_reference(&s, f);
+    for (size_t i = 0; i < N_GOLDEN; i++) most = fmax(most, fabs(s.y[i] - (double)mamba_golden_y[i]));
+    if (f == MAMBA_RIGHT ? !(most < 1e-4) : !(most > 1e-2)) fail_msg("fault %d: error %.3g", (int)f, most);
   }
+  mamba_scene_free(dev, &s);
+  dev->ops->destroy(dev);
+}
+
+static void check_table(const op_target *target)
+{
+  const mamba_errors tolerance = {5e-5, 2e-5, 2e-5};
+  for (int i = 0; each_case((size_t)i, i < N_MAMBA_SHAPES); i++)
+    check_mamba(target, YK_F32, &mamba_shapes[i], 10 + (uint32_t)i, &tolerance);
+}
+
+static void test_table(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_table);
+}
+
+static void test_planted_faults_are_seen(void **state)
+{
+  (void)state;
+  const op_target target = {.name = "cpu", .create = cpu_target_create, .variant = yk_cpu_simd_best()};
+  const mamba_errors tolerance = {5e-5, 2e-5, 2e-5};
+  check_mamba_faults(&target, YK_F32, &tolerance);
 }
 
 /* ---- A sample of any size ---------------------------------------------------------------------------------------- */
@@ -246,38 +197,6 @@ static void sample_free(sample *s)
 {
   free(s->floats);
   free(s->x);
-}
-
-static const yk_mamba_layout shapes[] = {{2, 3, 64, 128}, {1, 4, 80, 16}, {5, 1, 16, 48}};
-enum { N_SHAPES = sizeof shapes / sizeof *shapes };
-
-static void check_shapes(const op_target *target)
-{
-  enum { ROWS = 6 };
-  for (int i = 0; i < N_SHAPES; i++) {
-    sample s = sample_new(shapes[i], ROWS);
-    if (i == 1) s.n.conv_bias = NULL;
-    const size_t n_y = (size_t)(ROWS * yk_mamba_width(&shapes[i]));
-    float *y = calloc(n_y, sizeof *y), *states = calloc((size_t)yk_mamba_state_floats(&shapes[i]), sizeof *states);
-    double *expected = reference(&s.n, s.x, ROWS, RIGHT);
-    yk_device *dev = op_device_new(target, YK_F32, 3, 16);
-    const step rows = step_of(0, ROWS, YK_STATE_ZERO, -1);
-    run(dev, &s.n, &rows, s.x, y, (tables){.states = states});
-    for (size_t j = 0; j < n_y; j++)
-      if (!(fabs((double)y[j] - expected[j]) <= 5e-5 * (1 + fabs(expected[j]))))
-        fail_msg("%s: shape %d, y[%zu]: expected %.7g, found %.7g", target->name, i, j, expected[j], (double)y[j]);
-    free(y);
-    free(states);
-    free(expected);
-    dev->ops->destroy(dev);
-    sample_free(&s);
-  }
-}
-
-static void test_shapes(void **state)
-{
-  (void)state;
-  for_each_cpu_target(check_shapes);
 }
 
 /* ---- The same bits ----------------------------------------------------------------------------------------------- */
@@ -432,8 +351,9 @@ static void test_sizes_are_refused(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_golden),           cmocka_unit_test(test_reference), cmocka_unit_test(test_shapes),
-      cmocka_unit_test(test_divisions),        cmocka_unit_test(test_saves),     cmocka_unit_test(test_groups),
-      cmocka_unit_test(test_sizes_are_refused)};
+      cmocka_unit_test(test_golden),    cmocka_unit_test(test_reference),
+      cmocka_unit_test(test_table),     cmocka_unit_test(test_planted_faults_are_seen),
+      cmocka_unit_test(test_divisions), cmocka_unit_test(test_saves),
+      cmocka_unit_test(test_groups),    cmocka_unit_test(test_sizes_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,7 @@ typedef struct yk_cuda_device {
   yk_cuda_latent latent;
   void *latent_counters;           /* latent.grid_counters */
   void *delta_readers;             /* delta/delta.h */
+  void *mamba_readers;             /* mamba/mamba.h */
   struct yk_cuda_staging *staging; /* staging.h */
   struct yk_cuda_blas *blas;       /* blas/blas.h */
   struct yk_cuda_sampler *sampler; /* sampling/sampler.h */

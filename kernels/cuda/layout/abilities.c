@@ -5,6 +5,7 @@
 const yk_device_abilities yk_cuda_abilities = {.name = "cuda",
                                                .attention_gates = true,
                                                .adapters = true,
+                                               .mamba = true,
                                                .head_dim_unit = YK_CUDA_HEAD_DIM_UNIT,
                                                .max_head_dim = YK_CUDA_MAX_HEAD_DIM,
                                                .max_hidden = YK_CUDA_MAX_HIDDEN,
