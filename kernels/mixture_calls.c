@@ -39,8 +39,8 @@ static int64_t latent_elements(const yk_mixture_sizes *sizes)
   return sizes->latent > 0 ? sizes->max_rows * (2 * (int64_t)sizes->latent + sizes->hidden) : 0;
 }
 
-/* The shared expert's sums share memory with the experts' rows, which are written later; the staging buffer of gate and
- * up, and their weighted inputs, share memory with the experts' rows. */
+/* The shared expert's sums share memory with the experts' rows, which are written later. So do gate and up's weighted
+ * inputs; without these, their staging buffer. */
 yk_mixture_layout yk_mixture_lay_out(const yk_mixture_sizes *sizes, int64_t gate_up_staging_bytes,
                                      int64_t down_staging_bytes)
 {
@@ -61,6 +61,7 @@ yk_mixture_layout yk_mixture_lay_out(const yk_mixture_sizes *sizes, int64_t gate
   at.latent = place(&end, latent_elements(sizes) * element);
   at.shared_sums = at.inner = place(&end, n_slots * sizes->width * element);
   at.gate_up_staging = at.outputs = place(&end, n_slots * inner_size(sizes) * element);
+  if (sizes->weighs_inputs) at.gate_up_staging = place(&end, gate_up_staging_bytes);
   at.down_staging = place(&end, down_staging_bytes);
   at.end = yk_max_i64(end, at.gate_up_staging + gate_up_staging_bytes);
   if (sizes->shared_in_steps)

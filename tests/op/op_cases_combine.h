@@ -8,17 +8,26 @@
 
 typedef struct combine_case {
   int32_t n_tokens, hidden, top_k;
-  bool has_shared, has_gate, is_in_place;
+  bool has_shared, has_gate, is_in_place, is_unweighted;
 } combine_case;
 
 static const combine_case combine_cases[] = {
-    {7, 260, 3, false, false, false},   {40, 64, 8, true, false, true},
-    {3, 20, 2, true, true, false},      {1, 2051, 1, true, true, true},
-    {33, 1024, 6, false, false, false}, {1100, 72, 3, false, false, false}, /* enough that thread blocks have several */
-    {900, 40, 8, true, true, false},    {65600, 8, 1, true, false, false},  /* more than a grid has along y */
-    {2, 7168, 8, true, false, false},   {3, 8328, 6, true, true, false},
-    {5, 60, 17, true, true, false},     {33, 4096, 2, true, false, false},
-    {1, 2048, 8, false, false, false},  {7, 2056, 6, true, true, false}};
+    {7, 260, 3, false, false, false, false},
+    {40, 64, 8, true, false, true, false},
+    {3, 20, 2, true, true, false, false},
+    {1, 2051, 1, true, true, true, false},
+    {33, 1024, 6, false, false, false, false},
+    {1100, 72, 3, false, false, false, false}, /* enough that thread blocks have several */
+    {900, 40, 8, true, true, false, false},
+    {65600, 8, 1, true, false, false, false}, /* more than a grid has along y */
+    {2, 7168, 8, true, false, false, false},
+    {3, 8328, 6, true, true, false, false},
+    {5, 60, 17, true, true, false, false},
+    {33, 4096, 2, true, false, false, false},
+    {1, 2048, 8, false, false, false, false},
+    {7, 2056, 6, true, true, false, false},
+    {6, 1032, 2, true, false, true, true},
+    {200, 2048, 1, true, false, false, true}};
 
 /* Residual and norm of the sum of a residual and a combination. is_there: the combination has been computed; else the
  * norm's operation computes it. */
@@ -67,14 +76,15 @@ static inline void check_combine(const op_target *target, yk_dtype dtype, const 
     double factor = c->has_gate ? 1.0 / (1.0 + exp(-gate.values[row * GATE_STRIDE])) : 1.0;
     for (int32_t j = row * c->top_k; j < (row + 1) * c->top_k; j++)
       if (slot_of_choice[j] >= 0)
-        expected[i] += weights.values[j] * slots.values[slot_of_choice[j] * c->hidden + column];
+        expected[i] +=
+            (c->is_unweighted ? 1.0 : weights.values[j]) * slots.values[slot_of_choice[j] * c->hidden + column];
     if (c->has_shared) expected[i] += factor * shared.values[i];
   }
   int32_t *dev_slots = op_send_i32(dev, slot_of_choice, (size_t)n_slots);
   op_array *result = c->is_in_place ? &shared : &y;
   const yk_combine_args args = {.y = result->dev,
                                 .slots = slots.dev,
-                                .weights = weights.dev,
+                                .weights = c->is_unweighted ? NULL : weights.dev,
                                 .slot_of_choice = dev_slots,
                                 .shared = c->has_shared ? shared.dev : NULL,
                                 .shared_gate = c->has_gate ? gate.dev : NULL,

@@ -127,8 +127,8 @@ static inline void mamba_convolve(const mamba_scene *s, const double *before, in
   for (int64_t channel = 0; channel < n; channel++) {
     double sum = s->conv_bias.values[channel];
     for (int back = 0; back < YK_MAMBA_TAPS - (fault == MAMBA_SHORT_WINDOW); back++)
-      sum += s->conv_w.values[(YK_MAMBA_TAPS - 1 - back) * n + channel] *
-             mamba_input(s, before, seq, row, back, channel);
+      sum +=
+          s->conv_w.values[(YK_MAMBA_TAPS - 1 - back) * n + channel] * mamba_input(s, before, seq, row, back, channel);
     to[channel] = mamba_silu(sum);
   }
 }
@@ -361,8 +361,7 @@ static inline void check_mamba(const op_target *target, yk_dtype dtype, const ma
 static inline void check_mamba_faults(const op_target *target, yk_dtype dtype, const mamba_errors *tolerance)
 {
   for (int fault = MAMBA_NO_DECAY; fault < MAMBA_N_FAULTS; fault++) {
-    const mamba_errors e =
-        mamba_errors_of(target, dtype, &mamba_shapes[N_MAMBA_SHAPES - 1], 5, (mamba_fault)fault);
+    const mamba_errors e = mamba_errors_of(target, dtype, &mamba_shapes[N_MAMBA_SHAPES - 1], 5, (mamba_fault)fault);
     if (!(e.y > 10.0 * tolerance->y)) fail_msg("fault %d: error of y %.3g", fault, e.y);
   }
 }

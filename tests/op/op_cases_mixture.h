@@ -1,5 +1,5 @@
-/* op_cases_mixture.h - rows through a mixture of experts, with and without a shared expert: the operation, with the
- * device's fusions, equals its parts one by one. */
+/* op_cases_mixture.h - rows through a mixture of experts, with and without a shared expert, a gate, latent rows, weighted
+ * inputs or another router: the operation, with the device's fusions, equals its parts one by one. */
 #ifndef YK_TESTS_OP_CASES_MIXTURE_H
 #define YK_TESTS_OP_CASES_MIXTURE_H
 
@@ -14,6 +14,10 @@ typedef struct mixture_case {
   int64_t group, shared_group;     /* 0: plain weights */
   bool is_bytes, is_fp8, has_gate, has_shared_bias, has_bias;
   bool is_in_one; /* a device with a kernel for a single token supports this shape */
+  int64_t latent; /* 0: experts of whole rows */
+  bool is_plain;  /* squared ReLU without a gate */
+  bool weighs_inputs;
+  bool has_branches; /* the router has other rows, and each expert a scale */
 } mixture_case;
 
 static const mixture_case mixture_cases[] = {
@@ -41,12 +45,31 @@ static const mixture_case mixture_cases[] = {
     {20, 320, 128, 256, 64, 64, .has_gate = true},
     {40, 256, 128, 384, 128, 128, .is_bytes = true, .has_gate = true},
     {100, 256, 64, 704, 64, 64, .has_gate = true, .has_bias = true}, /* eleven times as wide as an expert */
+    {1, 416, 96, 192, 32, 32, .is_plain = true},
+    {6, 320, 128, 256, 64, 64, .is_plain = true},
+    {40, 256, 64, 128, 0, 0, .is_plain = true},
+    {5, 256, 128, 128, 128, 128, .is_plain = true, .is_fp8 = true},
+    {1, 320, 128, 256, 64, 64, .latent = 192, .is_plain = true},
+    {9, 320, 128, 256, 64, 64, .latent = 192, .is_plain = true},
+    {33, 256, 64, 0, 64, 0, .latent = 64, .is_plain = true}, /* without a shared expert */
+    {1, 320, 128, 256, 64, 64, .weighs_inputs = true},
+    {7, 320, 128, 256, 64, 64, .weighs_inputs = true},
+    {40, 256, 128, 384, 128, 128, .is_bytes = true, .weighs_inputs = true},
+    {1, 320, 128, 0, 64, 0, .has_branches = true},
+    {8, 2048, 256, 0, 128, 0, .has_branches = true},
+    {40, 256, 64, 0, 64, 0, .has_branches = true},
 };
 enum { N_MIXTURE_CASES = sizeof mixture_cases / sizeof *mixture_cases };
 
 typedef struct mixture_shapes {
-  linear_case router, gate_up, down, shared_gate_up, shared_down;
+  linear_case router, gate_up, down, shared_gate_up, shared_down, latent_in, latent_out;
 } mixture_shapes;
+
+/* Elements of an expert's inputs and results. */
+static inline int64_t mixture_inner(const mixture_case *c)
+{
+  return c->latent > 0 ? c->latent : c->hidden;
+}
 
 static inline linear_part_case mixture_part(const mixture_case *c, int64_t k, int64_t n, int64_t group, bool use_bias)
 {
@@ -63,40 +86,52 @@ static inline linear_part_case mixture_part(const mixture_case *c, int64_t k, in
                             .is_fp8 = is_bytes && c->is_fp8};
 }
 
-static inline linear_case mixture_gate_up(const mixture_case *c, int64_t ffn, int64_t group, bool use_bias)
+static inline linear_case mixture_gate_up(const mixture_case *c, int64_t k, int64_t ffn, int64_t group, bool use_bias)
 {
-  const linear_part_case part = mixture_part(c, c->hidden, ffn, group, use_bias);
+  const linear_part_case part = mixture_part(c, k, ffn, group, use_bias);
+  if (c->is_plain) return (linear_case){.parts = {part}, .n_parts = 1, .activation = {.kind = YK_ACTIVATION_RELU2}};
   return (linear_case){.parts = {part, part}, .n_parts = 2, .activation = YK_GATED_SILU};
 }
 
-static inline linear_case mixture_down(const mixture_case *c, int64_t ffn, int64_t group, bool use_bias)
+static inline linear_case mixture_one(const mixture_case *c, int64_t k, int64_t n, int64_t group, bool use_bias)
 {
-  return (linear_case){.parts = {mixture_part(c, ffn, c->hidden, group, use_bias)}, .n_parts = 1};
+  return (linear_case){.parts = {mixture_part(c, k, n, group, use_bias)}, .n_parts = 1};
 }
 
 static inline mixture_shapes mixture_shapes_of(const mixture_case *c)
 {
-  const int64_t shared_ffn = c->shared_ffn ? c->shared_ffn : 64; /* of layers without a forward */
+  /* of layers without a forward */
+  const int64_t shared_ffn = c->shared_ffn ? c->shared_ffn : 64, latent = c->latent ? c->latent : 64;
+  const int64_t inner = mixture_inner(c);
   return (mixture_shapes){.router = {.parts = {mixture_part(c, c->hidden, MIXTURE_EXPERTS + c->has_gate, 0, false)},
                                      .n_parts = 1,
                                      .f32_output = true},
-                          .gate_up = mixture_gate_up(c, c->ffn, c->group, c->has_bias),
-                          .down = mixture_down(c, c->ffn, c->group, c->has_bias),
-                          .shared_gate_up = mixture_gate_up(c, shared_ffn, c->shared_group, c->has_shared_bias),
-                          .shared_down = mixture_down(c, shared_ffn, c->shared_group, false)};
+                          .gate_up = mixture_gate_up(c, inner, c->ffn, c->group, c->has_bias),
+                          .down = mixture_one(c, c->ffn, inner, c->group, c->has_bias),
+                          .shared_gate_up =
+                              mixture_gate_up(c, c->hidden, shared_ffn, c->shared_group, c->has_shared_bias),
+                          .shared_down = mixture_one(c, shared_ffn, c->hidden, c->shared_group, false),
+                          .latent_in = mixture_one(c, c->hidden, latent, 0, false),
+                          .latent_out = mixture_one(c, latent, c->hidden, 0, false)};
 }
 
+/* x of router is the rows; that of shared_gate_up the rows of another router. */
 typedef struct mixture_layers {
-  linear_run router, shared_gate_up, shared_down; /* x of the first is the rows */
+  linear_run router, shared_gate_up, shared_down, latent_in, latent_out;
   grouped_layer gate_up, down;
+  op_array expert_scales;
 } mixture_layers;
 
 static inline mixture_layers mixture_layers_new(yk_device *dev, const mixture_shapes *shapes, int32_t n)
 {
   static const int32_t starts[N_GROUPED_MATRICES + 1] = {0};
+  op_random random = {.seed = 46};
   return (mixture_layers){.router = linear_run_new(dev, &shapes->router, n, 41),
                           .shared_gate_up = linear_run_new(dev, &shapes->shared_gate_up, n, 42),
                           .shared_down = linear_run_new(dev, &shapes->shared_down, n, 43),
+                          .latent_in = linear_run_new(dev, &shapes->latent_in, n, 47),
+                          .latent_out = linear_run_new(dev, &shapes->latent_out, n, 48),
+                          .expert_scales = op_array_random(dev, YK_F32, MIXTURE_EXPERTS, 1.0, &random),
                           .gate_up = grouped_layer_new(dev, &shapes->gate_up, n, 44, starts, n * MIXTURE_TOP_K),
                           .down =
                               grouped_layer_new(dev, &shapes->down, n * MIXTURE_TOP_K, 54, starts, n * MIXTURE_TOP_K)};
@@ -107,6 +142,9 @@ static inline void mixture_layers_free(yk_device *dev, mixture_layers *layers)
   linear_run_free(dev, &layers->router);
   linear_run_free(dev, &layers->shared_gate_up);
   linear_run_free(dev, &layers->shared_down);
+  linear_run_free(dev, &layers->latent_in);
+  linear_run_free(dev, &layers->latent_out);
+  op_array_free(dev, &layers->expert_scales);
   grouped_layer_free(dev, &layers->gate_up);
   grouped_layer_free(dev, &layers->down);
 }
@@ -126,6 +164,8 @@ static inline yk_mixture_sizes mixture_sizes_of(const mixture_case *c, yk_dtype 
                             .hidden = (int32_t)c->hidden,
                             .width = (int32_t)c->ffn,
                             .shared_width = (int32_t)c->shared_ffn,
+                            .latent = (int32_t)c->latent,
+                            .weighs_inputs = c->weighs_inputs,
                             .has_shared = c->shared_ffn > 0,
                             .has_shared_gate = c->has_gate,
                             .dtype = dtype};
@@ -135,6 +175,7 @@ static inline yk_mixture_sizes mixture_sizes_of(const mixture_case *c, yk_dtype 
 typedef struct mixture_parts {
   yk_mixture_sizes sizes;
   op_array logits, weights, inner, outputs, shared, y;
+  op_array inputs, sums, back; /* of the experts if not the rows; of latent experts: sums and the sums' projection */
   yk_route_args route;
   yk_linear_args to_shared, from_shared;
   yk_grouped_args to_inner, to_outputs;
@@ -164,8 +205,13 @@ static inline void mixture_parts_experts(yk_device *dev, const mixture_case *c, 
                                          const void *x, mixture_parts *p)
 {
   const int32_t n = c->n_rows, n_slots = n * MIXTURE_TOP_K;
+  const int64_t inner = mixture_inner(c);
+  const bool adds_shared = c->shared_ffn > 0 && c->latent == 0;
   p->inner = slots_new(dev, dev->dtype, (size_t)(n_slots * c->ffn));
-  p->outputs = slots_new(dev, dev->dtype, (size_t)(n_slots * c->hidden));
+  p->outputs = slots_new(dev, dev->dtype, (size_t)(n_slots * inner));
+  p->inputs = slots_new(dev, dev->dtype, (size_t)(n_slots * inner));
+  p->sums = slots_new(dev, dev->dtype, (size_t)(n * inner));
+  p->back = slots_new(dev, dev->dtype, (size_t)(n * c->hidden));
   p->shared = slots_new(dev, dev->dtype, (size_t)(n * (c->shared_ffn > 0 ? c->shared_ffn : 1)));
   p->y = slots_new(dev, dev->dtype, (size_t)(n * c->hidden));
   p->to_shared = (yk_linear_args){.x = x, .y = p->shared.dev, .n_tokens = n, .y_stride = c->shared_ffn};
@@ -183,18 +229,18 @@ static inline void mixture_parts_experts(yk_device *dev, const mixture_case *c, 
                                     .starts = p->route.starts,
                                     .max_slots = n_slots,
                                     .y = p->outputs.dev,
-                                    .y_stride = c->hidden,
+                                    .y_stride = inner,
                                     .staging = layers->down.staging};
-  p->sum = (yk_combine_args){.y = p->y.dev,
+  p->sum = (yk_combine_args){.y = c->latent > 0 ? p->sums.dev : p->y.dev,
                              .slots = p->outputs.dev,
-                             .weights = p->weights.dev,
+                             .weights = c->weighs_inputs ? NULL : p->weights.dev,
                              .slot_of_choice = p->route.slot_of_choice,
-                             .shared = c->shared_ffn > 0 ? p->y.dev : NULL,
+                             .shared = adds_shared ? p->y.dev : NULL,
                              .shared_gate = c->has_gate ? (const float *)p->logits.dev + MIXTURE_EXPERTS : NULL,
                              .shared_gate_stride = p->route.logits_stride,
                              .n_tokens = n,
                              .top_k = MIXTURE_TOP_K,
-                             .hidden = (int32_t)c->hidden};
+                             .hidden = (int32_t)inner};
 }
 
 /* Frees all but y. */
@@ -205,6 +251,43 @@ static inline void mixture_parts_free(yk_device *dev, mixture_parts *p)
   dev->ops->free(dev, p->route.scratch);
   op_array_free(dev, &p->logits), op_array_free(dev, &p->weights), op_array_free(dev, &p->inner);
   op_array_free(dev, &p->outputs), op_array_free(dev, &p->shared);
+  op_array_free(dev, &p->inputs), op_array_free(dev, &p->sums), op_array_free(dev, &p->back);
+}
+
+/* Each slot's row of the rows at to_inner.x times the weight of its choice, rounded once. */
+static inline void mixture_weigh(yk_device *dev, const mixture_case *c, mixture_parts *p)
+{
+  const size_t n = (size_t)mixture_inner(c), n_choices = (size_t)(c->n_rows * MIXTURE_TOP_K);
+  const size_t row_bytes = n * yk_dtype_bytes(dev->dtype);
+  int32_t *slots = calloc(n_choices, sizeof *slots);
+  char *rows = calloc((size_t)c->n_rows, row_bytes);
+  op_ok(dev->ops->download(dev, slots, p->route.slot_of_choice, n_choices * sizeof *slots, &err));
+  op_ok(dev->ops->download(dev, rows, p->to_inner.x, (size_t)c->n_rows * row_bytes, &err));
+  op_array_fetch(dev, &p->weights);
+  for (size_t choice = 0; choice < n_choices; choice++)
+    for (size_t i = 0; slots[choice] >= 0 && i < n; i++) {
+      const float x = yk_dtype_load(dev->dtype, rows + choice / MIXTURE_TOP_K * row_bytes, i);
+      p->inputs.values[(size_t)slots[choice] * n + i] = (double)((float)p->weights.values[choice] * x);
+    }
+  op_array_send(dev, &p->inputs);
+  free(slots);
+  free(rows);
+  p->to_inner.x = p->inputs.dev;
+  p->to_inner.n_rows = (int32_t)n_choices;
+  p->to_inner.row_of_slot = NULL;
+}
+
+/* Adds the projection of the experts' sums to the rows of the shared expert, or to nothing. */
+static inline void mixture_add_back(yk_device *dev, const mixture_case *c, const mixture_layers *layers,
+                                    mixture_parts *p)
+{
+  const yk_linear_args to_back = {.x = p->sums.dev, .y = p->back.dev, .n_tokens = c->n_rows, .y_stride = c->hidden};
+  op_ok(dev->ops->linear_forward(dev, layers->latent_out.linear, &to_back, &err));
+  op_array_fetch(dev, &p->back);
+  op_array_fetch(dev, &p->y);
+  for (size_t i = 0; i < p->y.n; i++)
+    p->y.values[i] = (double)((float)p->back.values[i] + (c->shared_ffn > 0 ? (float)p->y.values[i] : 0.0f));
+  op_array_send(dev, &p->y);
 }
 
 /* Results of the rows x. */
@@ -215,17 +298,25 @@ static inline op_array mixture_apart(yk_device *dev, const mixture_case *c, cons
   mixture_parts p;
   mixture_parts_route(dev, c, &p);
   p.route.router = layers->router.linear;
-  p.route.x = x;
+  p.route.x = c->has_branches ? layers->shared_gate_up.x.dev : x;
   p.route.kv_slots = kv_slots;
+  p.route.expert_scales = c->has_branches ? layers->expert_scales.dev : NULL;
   mixture_parts_experts(dev, c, layers, x, &p);
   op_ok(parts.route(dev, &p.route, &err));
   if (c->shared_ffn > 0) {
     op_ok(dev->ops->linear_forward(dev, layers->shared_gate_up.linear, &p.to_shared, &err));
     op_ok(dev->ops->linear_forward(dev, layers->shared_down.linear, &p.from_shared, &err));
   }
+  if (c->latent > 0) {
+    const yk_linear_args to_latent = {.x = x, .y = p.inputs.dev, .n_tokens = c->n_rows, .y_stride = c->latent};
+    op_ok(dev->ops->linear_forward(dev, layers->latent_in.linear, &to_latent, &err));
+    p.to_inner.x = p.inputs.dev;
+  }
+  if (c->weighs_inputs) mixture_weigh(dev, c, &p);
   op_ok(parts.grouped(dev, layers->gate_up.linear, &p.to_inner, &err));
   op_ok(parts.grouped(dev, layers->down.linear, &p.to_outputs, &err));
   op_ok(parts.combine(dev, &p.sum, &err));
+  if (c->latent > 0) mixture_add_back(dev, c, layers, &p);
   op_array_fetch(dev, &p.y);
   mixture_parts_free(dev, &p);
   return p.y;
@@ -265,6 +356,9 @@ static inline yk_mixture *mixture_new(yk_device *dev, const mixture_case *c, con
                                 .router = layers->router.linear,
                                 .gate_up = layers->gate_up.linear,
                                 .down = layers->down.linear,
+                                .latent_in = c->latent > 0 ? layers->latent_in.linear : NULL,
+                                .latent_out = c->latent > 0 ? layers->latent_out.linear : NULL,
+                                .expert_scales = c->has_branches ? layers->expert_scales.dev : NULL,
                                 .shared_gate_up = has_shared ? layers->shared_gate_up.linear : NULL,
                                 .shared_down = has_shared ? layers->shared_down.linear : NULL};
   yk_mixture *mixture = NULL;
@@ -281,8 +375,13 @@ static inline op_array mixture_forward(yk_device *dev, const mixture_case *c, co
   op_array y = slots_new(dev, dev->dtype, (size_t)(c->n_rows * c->hidden));
   yk_partial partial = {.rows = y.dev};
   void *scratch = route_memory(dev, (size_t)mixture->at.end);
-  const yk_mixture_args args = {
-      .x = x, .y = &partial, .kv_slots = kv_slots, .n_rows = c->n_rows, .scratch = scratch, .host = &nobody};
+  const yk_mixture_args args = {.x = x,
+                                .y = &partial,
+                                .router_x = c->has_branches ? layers->shared_gate_up.x.dev : NULL,
+                                .kv_slots = kv_slots,
+                                .n_rows = c->n_rows,
+                                .scratch = scratch,
+                                .host = &nobody};
   op_ok(way(c, dev, mixture, &args, &err));
   assert_int_equal(x->state, YK_NORMED_ROWS);
   op_ok(dev->ops->partial_complete(dev, &partial, &err));

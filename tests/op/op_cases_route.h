@@ -13,33 +13,103 @@ typedef struct route_case {
   route_logits logits;
   bool has_bias;    /* one that always chooses expert 7 and never expert 2 */
   bool has_padding; /* every fourth row is padding, and some rows are not finite */
+  bool has_scales;  /* a factor for each expert */
 } route_case;
 
 static const route_case route_cases[] = {
-    {{5, 3, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 5}, 40, 1, ROUTE_RANDOM, false, true},
-    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1, 40, 44}, 300, 0, ROUTE_RANDOM, false, false},
-    {{12, 3, YK_SCORE_SIGMOID, 4, 2, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 0}, 67, 0, ROUTE_RANDOM, true, false},
-    {{60, 6, YK_SCORE_SOFTMAX, 6, 3, YK_GROUP_SCORE_MAXIMUM, false, 16, 59, 1}, 1, 0, ROUTE_RANDOM, false, false},
-    {{256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 64}, 70, 3, ROUTE_RANDOM, true, true},
-    {{256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 1, 0, 256}, 33, 0, ROUTE_EQUAL, false, false},
-    {{7, 7, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 2, 4}, 9, 0, ROUTE_EQUAL, false, false},
-    {{8, 1, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 8}, 130, 0, ROUTE_ONE_SIDED, false, false},
-    {{1, 1, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1, 0, 1}, 5, 0, ROUTE_RANDOM, false, false},
-    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 128}, 2048, 0, ROUTE_RANDOM, false, false},
-    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 43, 42}, 257, 0, ROUTE_RANDOM, false, true},
-    {{8, 2, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 8}, 1000, 0, ROUTE_RANDOM, false, true},
-    {{64, 6, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1, 0, 64}, 31, 0, ROUTE_RANDOM, false, true},
-    {{160, 6, YK_SCORE_SOFTMAX, 8, 3, YK_GROUP_SCORE_MAXIMUM, false, 16, 0, 160}, 256, 0, ROUTE_RANDOM, false, false},
-    {{512, 16, YK_SCORE_SOFTMAX, 64, 9, YK_GROUP_SCORE_LARGEST_TWO, true, 1, 0, 512}, 33, 0, ROUTE_RANDOM, false, true},
-    {{1000, 32, YK_SCORE_SIGMOID, 40, 20, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 1000}, 32, 0, ROUTE_RANDOM, true, false},
-    {{5, 5, YK_SCORE_SIGMOID, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1, 4, 1}, 200, 0, ROUTE_RANDOM, false, false},
-    {{7, 3, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 7, 0}, 64, 0, ROUTE_RANDOM, false, true},
+    {{5, 3, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 5}, 40, 1, ROUTE_RANDOM, false, true, false},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1, 40, 44},
+     300,
+     0,
+     ROUTE_RANDOM,
+     false,
+     false,
+     false},
+    {{12, 3, YK_SCORE_SIGMOID, 4, 2, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 0},
+     67,
+     0,
+     ROUTE_RANDOM,
+     true,
+     false,
+     false},
+    {{60, 6, YK_SCORE_SOFTMAX, 6, 3, YK_GROUP_SCORE_MAXIMUM, false, 16, 59, 1},
+     1,
+     0,
+     ROUTE_RANDOM,
+     false,
+     false,
+     false},
+    {{256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 64},
+     70,
+     3,
+     ROUTE_RANDOM,
+     true,
+     true,
+     false},
+    {{256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 1, 0, 256},
+     33,
+     0,
+     ROUTE_EQUAL,
+     false,
+     false,
+     false},
+    {{7, 7, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 2, 4}, 9, 0, ROUTE_EQUAL, false, false, false},
+    {{8, 1, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 8},
+     130,
+     0,
+     ROUTE_ONE_SIDED,
+     false,
+     false,
+     false},
+    {{1, 1, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1, 0, 1}, 5, 0, ROUTE_RANDOM, false, false, false},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 128},
+     2048,
+     0,
+     ROUTE_RANDOM,
+     false,
+     false,
+     false},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 43, 42},
+     257,
+     0,
+     ROUTE_RANDOM,
+     false,
+     true,
+     false},
+    {{8, 2, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 8}, 1000, 0, ROUTE_RANDOM, false, true, false},
+    {{64, 6, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1, 0, 64}, 31, 0, ROUTE_RANDOM, false, true, false},
+    {{160, 6, YK_SCORE_SOFTMAX, 8, 3, YK_GROUP_SCORE_MAXIMUM, false, 16, 0, 160},
+     256,
+     0,
+     ROUTE_RANDOM,
+     false,
+     false,
+     false},
+    {{512, 16, YK_SCORE_SOFTMAX, 64, 9, YK_GROUP_SCORE_LARGEST_TWO, true, 1, 0, 512},
+     33,
+     0,
+     ROUTE_RANDOM,
+     false,
+     true,
+     false},
+    {{1000, 32, YK_SCORE_SIGMOID, 40, 20, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 1000},
+     32,
+     0,
+     ROUTE_RANDOM,
+     true,
+     false,
+     false},
+    {{5, 5, YK_SCORE_SIGMOID, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1, 4, 1}, 200, 0, ROUTE_RANDOM, false, false, false},
+    {{7, 3, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 7, 0}, 64, 0, ROUTE_RANDOM, false, true, false},
     {{384, 8, YK_SCORE_SIGMOID, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 2.827f, 300, 84},
      513,
      0,
      ROUTE_RANDOM,
      true,
+     false,
      false},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 128}, 8, 0, ROUTE_RANDOM, false, true, true},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 128}, 300, 0, ROUTE_RANDOM, true, true, true},
 };
 
 enum { N_ROUTE_CASES = sizeof route_cases / sizeof *route_cases };
@@ -108,6 +178,7 @@ typedef struct route_found {
   int32_t *choices, *starts, *row_of_slot, *slot_of_choice;
   int64_t *counts;
   op_array weights;
+  const op_array *scales; /* of the input */
 } route_found;
 
 static inline void *route_fetch(yk_device *dev, void *from, size_t n_bytes)
@@ -135,6 +206,7 @@ typedef struct route_input {
   const void *x;                /* of the router */
   const yk_add_norm_args *norm; /* that computes x, or NULL: x is given */
   bool is_apart;                /* the norm is a separate operation */
+  const op_array *scales;       /* factors of experts, or NULL */
 } route_input;
 
 /* Twice, so that counts must accumulate. */
@@ -142,7 +214,7 @@ static inline route_found route_run(yk_device *dev, const route_case *c, const r
 {
   const yk_route_spec *spec = &c->spec;
   size_t n_choices = (size_t)(c->n_tokens * spec->top_k), n_slots = (size_t)yk_route_max_slots(spec, c->n_tokens);
-  route_found found = {.weights = op_array_new(dev, YK_F32, n_choices)};
+  route_found found = {.weights = op_array_new(dev, YK_F32, n_choices), .scales = input->scales};
   const yk_route_args args = {.spec = spec,
                               .norm = input->is_apart ? NULL : input->norm,
                               .router = input->router,
@@ -150,6 +222,7 @@ static inline route_found route_run(yk_device *dev, const route_case *c, const r
                               .logits = input->logits->dev,
                               .logits_stride = input->stride,
                               .bias = input->bias ? input->bias->dev : NULL,
+                              .expert_scales = input->scales ? input->scales->dev : NULL,
                               .kv_slots = input->kv_slots,
                               .n_tokens = c->n_tokens,
                               .choices = route_memory(dev, n_choices * 4),
@@ -192,12 +265,13 @@ static inline void route_check_row(const route_case *c, int32_t row, const op_ar
   for (int32_t j = 0; j < spec->top_k; j++) {
     int32_t at = row * spec->top_k + j, expected = is_padding ? -1 : sound ? choices[j] : j;
     double weight = found->weights.values[at];
+    if (sound && !is_padding && found->scales) weights[j] *= found->scales->values[choices[j]];
     assert_int_equal(found->choices[at], expected);
     if (is_padding)
       assert_true(weight == 0.0);
     else if (!sound)
       assert_true(isnan(weight));
-    else if (!(fabs(weight - weights[j]) <= 2e-6 * weights[j]))
+    else if (!(fabs(weight - weights[j]) <= 2e-6 * fabs(weights[j])))
       fail_msg("row %d choice %d: expected weight %.9g, found %.9g", row, j, weights[j], weight);
   }
 }
@@ -230,6 +304,7 @@ static inline void check_route(const op_target *target, const route_case *c)
   yk_device *dev = op_device_new(target, YK_F16, 3, 16);
   int64_t stride = c->spec.n_experts + c->n_more_logits;
   op_array logits = route_draw_logits(dev, c, stride, &random), bias = {0};
+  op_array scales = op_array_random(dev, YK_F32, (size_t)c->spec.n_experts, 1.0, &random);
   int32_t slots[2048], *kv_slots = NULL;
   if (c->has_bias) {
     bias = op_array_random(dev, YK_F32, (size_t)c->spec.n_experts, 0.1, &random);
@@ -239,7 +314,11 @@ static inline void check_route(const op_target *target, const route_case *c)
   }
   for (int32_t i = 0; i < c->n_tokens; i++) slots[i] = c->has_padding && i % 4 == 3 ? -1 : i;
   if (c->has_padding) kv_slots = op_send_i32(dev, slots, (size_t)c->n_tokens);
-  const route_input input = {&logits, stride, c->has_bias ? &bias : NULL, kv_slots, NULL, NULL, NULL, false};
+  const route_input input = {.logits = &logits,
+                             .stride = stride,
+                             .bias = c->has_bias ? &bias : NULL,
+                             .kv_slots = kv_slots,
+                             .scales = c->has_scales ? &scales : NULL};
   route_found found = route_run(dev, c, &input);
   for (int32_t row = 0; row < c->n_tokens; row++)
     route_check_row(c, row, &logits, stride, c->has_bias ? &bias : NULL, slots[row] < 0, &found);
@@ -250,7 +329,7 @@ static inline void check_route(const op_target *target, const route_case *c)
   }
   if (c->logits == ROUTE_ONE_SIDED) assert_int_equal(found.counts[5], 2 * c->n_tokens);
   route_found_free(dev, &found);
-  op_array_free(dev, &logits);
+  op_array_free(dev, &logits), op_array_free(dev, &scales);
   if (c->has_bias) op_array_free(dev, &bias);
   dev->ops->free(dev, kv_slots);
   dev->ops->destroy(dev);

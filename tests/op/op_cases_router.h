@@ -12,37 +12,40 @@ typedef struct router_case {
   int32_t n_tokens, n_more_logits;
   int64_t k;
   bool has_padding; /* every fourth row is padding, and a row of x is not finite */
-  bool has_bias;
+  bool has_bias, has_scales;
 } router_case;
 
 enum { MOST_ROUTER_ROWS = 320 };
 
 static const router_case router_cases[] = {
-    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 128}, 1, 0, 2048, false, false},
-    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 30, 64}, 8, 1, 2560, true, false},
-    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 30, 64}, 1, 1, 256, false, false},
-    {{5, 2, YK_SCORE_SIGMOID, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 5}, 3, 1, 72, false, false},
-    {{256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 256}, 7, 0, 416, true, false},
-    {{60, 4, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1, 7, 0}, 8, 0, 104, false, false},
-    {{300, 6, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 300}, 4, 0, 64, false, false},
-    {{64, 6, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 64}, 37, 1, 96, true, false},
-    {{16, 2, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 16}, 2, 0, 67, false, false},
-    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 128}, 9, 0, 2048, false, false},
-    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 30, 64}, 17, 2, 2560, true, false},
-    {{64, 6, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 64}, 64, 1, 2048, true, true},
-    {{61, 5, YK_SCORE_SIGMOID, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 3, 41}, 255, 0, 136, true, true},
-    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 128}, 256, 0, 2048, true, false},
-    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 64, 64}, 257, 0, 512, true, false},
-    {{256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 256}, 36, 0, 7168, true, true},
-    {{160, 6, YK_SCORE_SOFTMAX, 8, 3, YK_GROUP_SCORE_MAXIMUM, false, 16, 20, 80}, 128, 0, 264, false, false},
-    {{160, 6, YK_SCORE_SOFTMAX, 8, 3, YK_GROUP_SCORE_MAXIMUM, false, 16, 20, 80}, 129, 0, 264, false, true},
-    {{96, 31, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 96}, 130, 33, 64, true, false},
-    {{96, 32, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 96}, 12, 0, 64, false, false},
-    {{256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 256}, 5, 0, 7168, true, true},
-    {{160, 6, YK_SCORE_SOFTMAX, 8, 3, YK_GROUP_SCORE_MAXIMUM, false, 16, 0, 160}, 1, 0, 5120, false, false},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 128}, 1, 0, 2048, false, false, false},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 30, 64}, 8, 1, 2560, true, false, false},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 30, 64}, 1, 1, 256, false, false, false},
+    {{5, 2, YK_SCORE_SIGMOID, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 5}, 3, 1, 72, false, false, false},
+    {{256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 256}, 7, 0, 416, true, false, false},
+    {{60, 4, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, false, 1, 7, 0}, 8, 0, 104, false, false, false},
+    {{300, 6, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 300}, 4, 0, 64, false, false, false},
+    {{64, 6, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 64}, 37, 1, 96, true, false, false},
+    {{16, 2, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 16}, 2, 0, 67, false, false, false},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 128}, 9, 0, 2048, false, false, false},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 30, 64}, 17, 2, 2560, true, false, false},
+    {{64, 6, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 64}, 64, 1, 2048, true, true, false},
+    {{61, 5, YK_SCORE_SIGMOID, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 3, 41}, 255, 0, 136, true, true, false},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 128}, 256, 0, 2048, true, false, false},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 64, 64}, 257, 0, 512, true, false, false},
+    {{256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 256}, 36, 0, 7168, true, true, false},
+    {{160, 6, YK_SCORE_SOFTMAX, 8, 3, YK_GROUP_SCORE_MAXIMUM, false, 16, 20, 80}, 128, 0, 264, false, false, false},
+    {{160, 6, YK_SCORE_SOFTMAX, 8, 3, YK_GROUP_SCORE_MAXIMUM, false, 16, 20, 80}, 129, 0, 264, false, true, false},
+    {{96, 31, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 96}, 130, 33, 64, true, false, false},
+    {{96, 32, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 96}, 12, 0, 64, false, false, false},
+    {{256, 8, YK_SCORE_SIGMOID, 8, 4, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 256}, 5, 0, 7168, true, true, false},
+    {{160, 6, YK_SCORE_SOFTMAX, 8, 3, YK_GROUP_SCORE_MAXIMUM, false, 16, 0, 160}, 1, 0, 5120, false, false, false},
     /* Enough choices that a GPU multiplies and routes in two kernels. */
-    {{96, 32, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 8, 80}, 7, 1, 264, true, true},
-    {{160, 32, YK_SCORE_SIGMOID, 8, 3, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 160}, 8, 0, 2048, false, true},
+    {{96, 32, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 8, 80}, 7, 1, 264, true, true, false},
+    {{160, 32, YK_SCORE_SIGMOID, 8, 3, YK_GROUP_SCORE_LARGEST_TWO, true, 2.5f, 0, 160}, 8, 0, 2048, false, true, false},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 128}, 1, 0, 2816, false, false, true},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 128}, 8, 0, 2816, true, false, true},
+    {{128, 8, YK_SCORE_SOFTMAX, 1, 1, YK_GROUP_SCORE_MAXIMUM, true, 1, 0, 128}, 40, 0, 2816, true, false, true},
 };
 
 static inline linear_case router_shape(int64_t k, int64_t n_logits)
@@ -140,6 +143,7 @@ static inline void check_router(const op_target *target, yk_dtype dtype, const r
   }
   op_array alone = linear_run_forward(dev, &run, 0, c->n_tokens), logits = op_array_new(dev, YK_F32, alone.n);
   op_array bias = op_array_random(dev, YK_F32, (size_t)c->spec.n_experts, 0.1, &random);
+  op_array scales = op_array_random(dev, YK_F32, (size_t)c->spec.n_experts, 1.0, &random);
   const route_case routed = {.spec = c->spec, .n_tokens = c->n_tokens};
   int32_t slots[MOST_ROUTER_ROWS], *kv_slots = NULL;
   for (int32_t i = 0; i < c->n_tokens; i++) slots[i] = c->has_padding && i % 4 == 3 ? -1 : i;
@@ -149,7 +153,8 @@ static inline void check_router(const op_target *target, yk_dtype dtype, const r
                              .bias = c->has_bias ? &bias : NULL,
                              .kv_slots = kv_slots,
                              .router = run.linear,
-                             .x = run.x.dev};
+                             .x = run.x.dev,
+                             .scales = c->has_scales ? &scales : NULL};
   route_found found = route_run(dev, &routed, &input);
   op_array_fetch(dev, &logits);
   for (int32_t row = 0; row < c->n_tokens; row++)
@@ -162,6 +167,7 @@ static inline void check_router(const op_target *target, yk_dtype dtype, const r
   check_router_norm(dev, c, &run, &input);
   route_found_free(dev, &found);
   op_array_free(dev, &alone), op_array_free(dev, &logits), op_array_free(dev, &bias);
+  op_array_free(dev, &scales);
   linear_run_free(dev, &run);
   dev->ops->free(dev, kv_slots);
   dev->ops->destroy(dev);

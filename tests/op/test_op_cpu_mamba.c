@@ -350,10 +350,9 @@ static void test_sizes_are_refused(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_golden),    cmocka_unit_test(test_reference),
-      cmocka_unit_test(test_table),     cmocka_unit_test(test_planted_faults_are_seen),
-      cmocka_unit_test(test_divisions), cmocka_unit_test(test_saves),
-      cmocka_unit_test(test_groups),    cmocka_unit_test(test_sizes_are_refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_golden),    cmocka_unit_test(test_reference),
+                                     cmocka_unit_test(test_table),     cmocka_unit_test(test_planted_faults_are_seen),
+                                     cmocka_unit_test(test_divisions), cmocka_unit_test(test_saves),
+                                     cmocka_unit_test(test_groups),    cmocka_unit_test(test_sizes_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

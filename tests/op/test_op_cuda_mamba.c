@@ -195,9 +195,12 @@ int main(void)
 {
   int gate = gpu_gate(1);
   if (gate != GPU_GO) return gate;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_table),    cmocka_unit_test(test_chunks),
-                                     cmocka_unit_test(test_random),   cmocka_unit_test(test_divisions),
-                                     cmocka_unit_test(test_recorded), cmocka_unit_test(test_planted_faults_are_seen),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_table),
+                                     cmocka_unit_test(test_chunks),
+                                     cmocka_unit_test(test_random),
+                                     cmocka_unit_test(test_divisions),
+                                     cmocka_unit_test(test_recorded),
+                                     cmocka_unit_test(test_planted_faults_are_seen),
                                      cmocka_unit_test(test_sizes_are_refused)};
   const struct CMUnitTest small[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_chunks),
                                      cmocka_unit_test(test_recorded)};

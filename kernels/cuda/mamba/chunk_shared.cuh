@@ -27,8 +27,9 @@ template <typename T> struct chunk_inputs {
 };
 
 template <typename T> struct chunk_shared {
-  chunk_inputs<T> inputs[2];              /* of a chunk and of the next */
-  T mixed[CHUNK][yk_cuda::SQUARE_STRIDE]; /* [row][earlier row]: c b times decays and steps, on and below the diagonal */
+  chunk_inputs<T> inputs[2]; /* of a chunk and of the next */
+  T mixed[CHUNK]
+         [yk_cuda::SQUARE_STRIDE]; /* [row][earlier row]: c b times decays and steps, on and below the diagonal */
 };
 
 /* Rows of a chunk. */
@@ -64,8 +65,7 @@ __device__ __forceinline__ void copy_chunk(const params &p, const head &h, const
 struct chunk_steps {
   float dt[2];
 
-  template <typename T>
-  __device__ __forceinline__ void load(const params &p, const head &h, const chunk_rows &rows)
+  template <typename T> __device__ __forceinline__ void load(const params &p, const head &h, const chunk_rows &rows)
   {
 #pragma unroll
     for (int half = 0; half < 2; half++) {

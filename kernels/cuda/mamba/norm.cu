@@ -8,7 +8,8 @@ namespace {
 
 constexpr int THREADS = 128;
 
-template <typename T, bool GATED> __global__ void __launch_bounds__(THREADS) norm_kernel(const __grid_constant__ params p)
+template <typename T, bool GATED>
+__global__ void __launch_bounds__(THREADS) norm_kernel(const __grid_constant__ params p)
 {
   __shared__ float squares[THREADS / yk_cuda::WARP];
   const int64_t row = blockIdx.x;

@@ -19,7 +19,8 @@ static_assert(YK_MAMBA_TAPS == yk_cuda::CONV_TAPS, "of the shared convolution");
 struct params {
   void *y;
   const void *x;
-  float *scratch; /* rows of scratch_stride floats: results of the convolution [n_channels], then of the heads [width] */
+  float
+      *scratch; /* rows of scratch_stride floats: results of the convolution [n_channels], then of the heads [width] */
   yk_mamba_layout layout;
   int32_t n_heads, n_tokens;
   int64_t width, n_channels, x_stride, scratch_stride;

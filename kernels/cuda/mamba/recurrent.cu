@@ -5,8 +5,7 @@ namespace yk_mamba {
 
 namespace {
 
-template <typename T, typename STATE>
-cudaError_t launch(const params &p, int32_t n_seqs, cudaStream_t stream)
+template <typename T, typename STATE> cudaError_t launch(const params &p, int32_t n_seqs, cudaStream_t stream)
 {
   const auto kernel = recurrent_kernel<T, STATE>;
   const cudaError_t error = yk_ptx::prefer_shared_memory(reinterpret_cast<const void *>(kernel));

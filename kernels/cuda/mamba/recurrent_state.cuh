@@ -57,8 +57,8 @@ __device__ __forceinline__ float sums_of_eight(float (&v)[8])
 /* Heads of 64, states of 128: warp w has rows 8 w to 8 w + 7. */
 struct state_in_registers {
   static constexpr int HEAD_DIM = 64, STATE = 128, ROWS = HEAD_DIM / RECURRENT_WARPS;
-  static constexpr int ROUNDS = 2;           /* of the channels over the threads */
-  static constexpr bool TAKES_LONG = false;  /* sequences of many rows */
+  static constexpr int ROUNDS = 2;          /* of the channels over the threads */
+  static constexpr bool TAKES_LONG = false; /* sequences of many rows */
   float4 at[ROWS];
 
   __device__ static int head_dim(const params &)

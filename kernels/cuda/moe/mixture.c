@@ -11,6 +11,7 @@
 #include "kernels/cuda/moe/combine.h"
 #include "kernels/cuda/moe/plan.h"
 #include "kernels/cuda/moe/route.h"
+#include "kernels/cuda/moe/slot_rows.h"
 
 /* ---- State of the device
  * -------------------------------------------------------------------------------------------- */
@@ -111,11 +112,26 @@ static yk_status launch_routed_gemm(const yk_moe_forward *f, const yk_cuda_group
                        "routed GEMM", err);
 }
 
+/* The experts' inputs, unless they are the mixture's. */
+static yk_status make_inputs(const yk_moe_forward *f, yk_err *err)
+{
+  const yk_mixture_spec *spec = &f->mixture->spec;
+  yk_cuda_device *cuda = f->cuda;
+  if (spec->latent_in) {
+    YK_TRY(yk_mixture_begin(f->args, YK_MIXTURE_LATENT_IN, err));
+    YK_TRY(yk_cuda_linear_forward(&cuda->base, spec->latent_in, &f->calls.latent_in, err));
+  }
+  if (!spec->sizes.weighs_inputs) return YK_OK;
+  return yk_cuda_check(cuda, yk_cuda_launch_weigh(cuda->base.dtype, &f->calls.weigh, cuda->stream), "weighted inputs",
+                       err);
+}
+
 /* Gate and up of the experts, with the shared expert's gate and up and the routing if the plan fuses them. */
 static yk_status run_gate_up(const yk_moe_forward *f, const yk_moe_plan *plan, yk_err *err)
 {
   const yk_mixture_spec *spec = &f->mixture->spec;
   yk_cuda_grouped_fusion fusion = {.combine = NULL};
+  YK_TRY(make_inputs(f, err));
   YK_TRY(yk_mixture_begin(f->args, YK_MIXTURE_GATE_UP, err));
   if (plan->is_single_token) return launch_single_token(f, err);
   if (plan->shared_gate_up == YK_MOE_SHARED_APART)
@@ -148,9 +164,21 @@ static yk_status run_down(const yk_moe_forward *f, const yk_moe_plan *plan, yk_e
     fusion.shared_args = &f->calls.shared_down;
   }
   if (plan->combination == YK_MOE_COMBINATION_IN_DOWN) fusion.combine = &f->calls.sum;
-  YK_TRY(yk_cuda_grouped_forward(f->cuda, spec->down, &f->calls.down, &fusion, launches_gate_up(f), err));
-  if (plan->combination != YK_MOE_COMBINATION_APART) return YK_OK;
-  return yk_cuda_combine(&f->cuda->base, &f->calls.sum, err);
+  return yk_cuda_grouped_forward(f->cuda, spec->down, &f->calls.down, &fusion, launches_gate_up(f), err);
+}
+
+/* Projects the combined rows of latent experts to hidden size, in args->y, where the shared expert's rows are added. */
+static yk_status project_back(const yk_moe_forward *f, yk_err *err)
+{
+  const yk_mixture_spec *spec = &f->mixture->spec;
+  yk_cuda_device *cuda = f->cuda;
+  const int64_t n = (int64_t)f->args->n_rows * spec->sizes.hidden;
+  YK_TRY(yk_mixture_begin(f->args, YK_MIXTURE_LATENT_OUT, err));
+  YK_TRY(yk_cuda_linear_forward(&cuda->base, spec->latent_out, &f->calls.latent_out, err));
+  if (!spec->sizes.has_shared) return YK_OK;
+  return yk_cuda_check(
+      cuda, yk_cuda_launch_add_rows(cuda->base.dtype, f->args->y->rows, f->calls.latent_out.y, n, cuda->stream),
+      "sum of the shared expert", err);
 }
 
 /* Sets the result's state. The choices of several rows are complete before the successor of a grouped GEMM may begin.
@@ -179,6 +207,8 @@ yk_status yk_moe_run(yk_moe_forward *f, const yk_moe_plan *plan, yk_err *err)
   if (m->spec.gate_up) YK_TRY(run_gate_up(f, plan, err));
   if (plan->shares_maxima) YK_TRY(yk_mixture_share_maxima(dev, &linear_ops, m, f->args, &f->calls, err));
   if (m->spec.down && !plan->is_single_token) YK_TRY(run_down(f, plan, err));
+  if (plan->combination == YK_MOE_COMBINATION_APART) YK_TRY(yk_cuda_combine(dev, &f->calls.sum, err));
+  if (m->spec.latent_out) YK_TRY(project_back(f, err));
   hand_on(f, plan);
   return YK_OK;
 }

@@ -13,7 +13,7 @@ yk_moe_forward yk_moe_forward_of(yk_device *dev, const yk_mixture *mixture, cons
   yk_moe_forward f = {.cuda = yk_cuda_device_of(dev), .mixture = mixture, .args = args};
   f.calls = yk_mixture_calls_of(mixture, args);
   if (args->x->state == YK_NORMED_PENDING) f.norm = yk_normed_add_norm(args->x);
-  f.router = (yk_cuda_router){.x = args->x->rows, .dtype = dev->dtype};
+  f.router = (yk_cuda_router){.x = f.calls.route.x, .dtype = dev->dtype};
   f.router.w = yk_cuda_linear_plain(mixture->spec.router, &f.router.n, &f.router.k);
   return f;
 }
@@ -168,12 +168,29 @@ static void plan_shared(const yk_moe_forward *f, unsigned allowed, yk_moe_plan *
   if (takes_shared(f, f->mixture->spec.down, &f->calls.down, &in_down)) plan->shared_down = YK_MOE_SHARED_FUSED;
 }
 
+/* Rows of latent experts are combined before they are projected back. */
 static yk_moe_combination combination_of(const yk_moe_forward *f, unsigned allowed, const yk_moe_plan *plan)
 {
-  if (f->args->n_rows != 1 || !has_experts(f)) return YK_MOE_COMBINATION_LEFT;
+  const bool is_latent = f->mixture->spec.latent_out != NULL;
+  if (f->args->n_rows != 1 || !has_experts(f)) return is_latent ? YK_MOE_COMBINATION_APART : YK_MOE_COMBINATION_LEFT;
   const bool with_shared = plan->shared_down == YK_MOE_SHARED_FUSED;
   return (allowed & YK_MOE_FUSE_COMBINATION) && down_combines(f, with_shared) ? YK_MOE_COMBINATION_IN_DOWN
                                                                               : YK_MOE_COMBINATION_APART;
+}
+
+/* The fusions that kernels have for this mixture. A kernel that routes has no scales of experts, and neither the rows of
+ * another router nor work between the routing and the experts; no kernel multiplies a shared expert beside experts with
+ * other inputs; a kernel that combines has weights. */
+static unsigned possible_fusions(const yk_moe_forward *f)
+{
+  const yk_mixture_spec *spec = &f->mixture->spec;
+  const bool has_own_inputs = spec->sizes.weighs_inputs || spec->latent_in;
+  unsigned fusions = YK_MOE_FUSE_ALL;
+  if (has_own_inputs || spec->expert_scales || f->args->router_x)
+    fusions &= ~(unsigned)(YK_MOE_FUSE_SINGLE_TOKEN | YK_MOE_FUSE_ROUTING);
+  if (has_own_inputs) fusions &= ~(unsigned)YK_MOE_FUSE_SHARED;
+  if (spec->sizes.weighs_inputs) fusions &= ~(unsigned)YK_MOE_FUSE_COMBINATION;
+  return fusions;
 }
 
 yk_moe_plan yk_moe_plan_of(const yk_moe_forward *f, unsigned allowed)
@@ -182,6 +199,7 @@ yk_moe_plan yk_moe_plan_of(const yk_moe_forward *f, unsigned allowed)
   yk_moe_plan plan = {.n_rows = f->args->n_rows,
                       .norm = is_pending ? YK_MOE_NORM_APART : YK_MOE_NORM_DONE,
                       .shares_maxima = f->mixture->spec.sizes.shares_maxima};
+  allowed &= possible_fusions(f);
   if ((allowed & YK_MOE_FUSE_SINGLE_TOKEN) && takes_single_token(f)) {
     plan.is_single_token = true;
     plan.routing = YK_MOE_ROUTING_IN_SINGLE_TOKEN;

@@ -97,6 +97,7 @@ inline route_params route_params_of(const yk_route_args &args)
   p.slot_of_choice = args.slot_of_choice;
   p.counts = args.counts;
   p.scratch = static_cast<int32_t *>(args.scratch);
+  p.expert_scales = args.expert_scales;
   return p;
 }
 

@@ -28,6 +28,7 @@ struct route_params {
   int32_t *starts, *row_of_slot, *slot_of_choice;
   int64_t *counts;
   int32_t *scratch; /* [blocks, n_local] */
+  const float *expert_scales;
 };
 
 /* Integers in the order of the floats, all above 0. A key of 0 marks an expert that may not be chosen. -0 counts as
@@ -222,6 +223,15 @@ __device__ __forceinline__ float weight_of_lane(const yk_route_spec &spec, const
   return weight * spec.scale;
 }
 
+/* The same with the expert's own factor. */
+template <int PER_LANE>
+__device__ __forceinline__ float scaled_weight_of_lane(const route_params &p, const float (&scores)[PER_LANE],
+                                                       int expert)
+{
+  const float weight = weight_of_lane(p.spec, scores, expert);
+  return p.expert_scales ? weight * p.expert_scales[expert] : weight;
+}
+
 /* Called by one warp: writes choices and weights of a row, number `bit` of its block, and sets its bit in the word of
  * each chosen expert. choices: of the row, in shared memory. */
 template <int PER_LANE>
@@ -243,7 +253,7 @@ __device__ void choose(const route_params &p, int row, int bit, uint32_t *chosen
   if (score(spec, scores)) {
     choose_experts(p, scores, keys_of, lane, choices);
     expert = lane < top_k ? choices[lane] : 0;
-    weight = weight_of_lane(spec, scores, expert);
+    weight = scaled_weight_of_lane(p, scores, expert);
   }
   if (lane >= top_k) return;
   p.choices[at] = choices[lane] = expert;

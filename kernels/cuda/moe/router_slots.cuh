@@ -71,7 +71,7 @@ __device__ __forceinline__ int choose_and_send(const route_params &p, const floa
   send_choices<PER_LANE, IS_ONE_CLUSTER>(to, taken);
   if (is_chosen) {
     expert = lane < spec.top_k ? chosen[lane] : 0;
-    weight = weight_of_lane(spec, scores, expert);
+    weight = scaled_weight_of_lane(p, scores, expert);
   }
   if (lane >= spec.top_k) return -1;
   p.choices[at] = expert;
