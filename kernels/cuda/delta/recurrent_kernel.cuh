@@ -1,11 +1,12 @@
 /* recurrent_kernel.cuh - one value head of one sequence, over all its rows of the step, with the state [128, 128] in
- * the registers of a thread block: read before the first row, written after the last.
+ * the shared memory of a thread block: read before the first row, written with the last. Three thread blocks of a
+ * multiprocessor have 192 KB of states, so that one computes while others read and write.
  *
- * Warp w has rows ROWS w to ROWS w + ROWS - 1 of the state, one for each element of k; lane l has columns 4 l to
- * 4 l + 3 of them. A token takes two barriers:
+ * Warp w has rows ROWS (w % GROUPS) and following of the state, one for each element of k, and 64 of its columns: lane l
+ * has columns 64 (w / GROUPS) + 2 l and the next. A token takes two barriers:
  *
  *   convolution of the head's channels, decay, beta                     all threads, one channel or two each
- *   -- barrier: q, k and v are in shared memory
+ *   -- barrier: q, k and v are in shared memory, and the state
  *   S^T k and S^T q over the warp's rows                                S: the state before the token
  *   -- barrier: the warps' sums are in shared memory
  *   u = beta (v - decay S^T k); S = decay S + k u^T
@@ -17,12 +18,16 @@
 #define YK_KERNELS_CUDA_DELTA_RECURRENT_KERNEL_CUH
 
 #include "kernels/cuda/delta/inputs.cuh"
+#include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 
 namespace yk_delta {
 
-constexpr int DIM = 128, RECURRENT_WARPS = 8, RECURRENT_THREADS = RECURRENT_WARPS * 32, ROWS = DIM / RECURRENT_WARPS;
+constexpr int DIM = 128, RECURRENT_WARPS = 8, RECURRENT_THREADS = RECURRENT_WARPS * 32, RECURRENT_BLOCKS = 3;
+constexpr int GROUPS = 4, ROWS = DIM / GROUPS; /* the groups of warps share columns; rows of a warp */
+constexpr int PAIRS = DIM / 2;                 /* of columns */
 constexpr int ROUNDS = (3 * DIM + RECURRENT_THREADS - 1) / RECURRENT_THREADS; /* channels of a thread */
+static_assert(RECURRENT_WARPS / GROUPS * WARP == PAIRS, "a thread has two columns");
 
 /* Inputs of a token, in shared memory. */
 struct token_inputs {
@@ -32,87 +37,94 @@ struct token_inputs {
 };
 
 struct recurrent_shared {
+  float2 state[DIM][PAIRS];
+  float2 read_k[GROUPS][PAIRS], read_q[GROUPS][PAIRS]; /* S^T k and S^T q over each group's rows */
   token_inputs inputs[2]; /* used alternately: a warp may begin a token while others end the one before */
-  float4 read_k[RECURRENT_WARPS][WARP], read_q[RECURRENT_WARPS][WARP]; /* S^T k and S^T q over each warp's rows */
-  float dot[RECURRENT_WARPS];                                          /* of k and q over the same rows */
+  float dot[GROUPS];      /* of k and q over the same rows */
   bool is_last_reader;
 };
+static_assert(RECURRENT_BLOCKS * (sizeof(recurrent_shared) + 1024) <= 228 * 1024, "shared memory of a multiprocessor");
 
-__device__ __forceinline__ void add_scaled(float4 &sum, float a, const float4 &x)
+__device__ __forceinline__ int row_group()
 {
-  sum.x = fmaf(a, x.x, sum.x), sum.y = fmaf(a, x.y, sum.y);
-  sum.z = fmaf(a, x.z, sum.z), sum.w = fmaf(a, x.w, sum.w);
+  return threadIdx.x / WARP % GROUPS;
 }
 
-__device__ __forceinline__ float4 scaled(float a, const float4 &x)
+/* The thread's two columns. */
+__device__ __forceinline__ int column_pair()
 {
-  return make_float4(a * x.x, a * x.y, a * x.z, a * x.w);
+  return threadIdx.x / WARP / GROUPS * WARP + threadIdx.x % WARP;
 }
 
-/* The rows of the state that the thread's warp has, four columns of each. */
-struct state_rows {
-  float4 at[ROWS];
-
-  /* state: the head's matrix, or NULL for zeros. */
-  __device__ __forceinline__ void load(const float *state)
-  {
-    const float4 *from = reinterpret_cast<const float4 *>(state) + threadIdx.x / WARP * ROWS * (DIM / 4);
-#pragma unroll
-    for (int i = 0; i < ROWS; i++)
-      at[i] = state ? __ldcs(from + i * (DIM / 4) + threadIdx.x % WARP) : make_float4(0, 0, 0, 0);
-  }
-
-  __device__ __forceinline__ void store(float *state) const
-  {
-    float4 *to = reinterpret_cast<float4 *>(state) + threadIdx.x / WARP * ROWS * (DIM / 4);
-#pragma unroll
-    for (int i = 0; i < ROWS; i++) __stcs(to + i * (DIM / 4) + threadIdx.x % WARP, at[i]);
-  }
-
-  /* Writes the warp's sums of S^T k, S^T q and k q to shared memory. */
-  __device__ __forceinline__ void read(recurrent_shared &s, const token_inputs &in) const
-  {
-    const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    float4 of_k = {}, of_q = {};
-    float dot = 0.0f;
-#pragma unroll
-    for (int i = 0; i < ROWS / 4; i++) {
-      const float4 k = in.k[warp * (ROWS / 4) + i], q = in.q[warp * (ROWS / 4) + i];
-      add_scaled(of_k, k.x, at[4 * i]), add_scaled(of_q, q.x, at[4 * i]);
-      add_scaled(of_k, k.y, at[4 * i + 1]), add_scaled(of_q, q.y, at[4 * i + 1]);
-      add_scaled(of_k, k.z, at[4 * i + 2]), add_scaled(of_q, q.z, at[4 * i + 2]);
-      add_scaled(of_k, k.w, at[4 * i + 3]), add_scaled(of_q, q.w, at[4 * i + 3]);
-      dot += k.x * q.x + k.y * q.y + k.z * q.z + k.w * q.w;
-    }
-    s.read_k[warp][lane] = of_k;
-    s.read_q[warp][lane] = of_q;
-    if (lane == 0) s.dot[warp] = dot;
-  }
-
-  /* S = decay S + k u^T, where u includes the factor of k. */
-  __device__ __forceinline__ void update(const token_inputs &in, const float4 &u)
-  {
-    const int warp = threadIdx.x / WARP;
-    const float decay = in.decay;
-#pragma unroll
-    for (int i = 0; i < ROWS / 4; i++) {
-      const float4 k = in.k[warp * (ROWS / 4) + i];
-      const float of_row[] = {k.x, k.y, k.z, k.w};
-#pragma unroll
-      for (int j = 0; j < 4; j++) {
-        float4 &row = at[4 * i + j];
-        row = scaled(decay, row);
-        add_scaled(row, of_row[j], u);
-      }
-    }
-  }
-};
-
-__device__ __forceinline__ float4 sum_of_warps(const float4 (&parts)[RECURRENT_WARPS][WARP])
+/* sum + a x */
+__device__ __forceinline__ float2 plus_scaled(float2 sum, float a, float2 x)
 {
-  float4 sum = parts[0][threadIdx.x % WARP];
+  return make_float2(fmaf(a, x.x, sum.x), fmaf(a, x.y, sum.y));
+}
+
+/* Begins to copy a head's matrix, or zeros if `from` is NULL. */
+__device__ __forceinline__ void begin_load(recurrent_shared &s, const float *from)
+{
+  const uint32_t to = yk_ptx::shared_address(s.state);
 #pragma unroll
-  for (int w = 1; w < RECURRENT_WARPS; w++) add_scaled(sum, 1.0f, parts[w][threadIdx.x % WARP]);
+  for (int i = 0; i < DIM * DIM / 4 / RECURRENT_THREADS; i++) {
+    const uint32_t at = (i * RECURRENT_THREADS + threadIdx.x) * 16;
+    yk_ptx::cp_async_16(to + at, reinterpret_cast<const char *>(from) + (from ? at : 0), from != nullptr);
+  }
+  yk_ptx::cp_async_commit();
+}
+
+/* Writes the warp's sums of S^T k, S^T q and k q to shared memory. */
+__device__ __forceinline__ void read_state(recurrent_shared &s, const token_inputs &in)
+{
+  const int group = row_group(), pair = column_pair();
+  float2 of_k = {}, of_q = {};
+  float dot = 0.0f;
+#pragma unroll
+  for (int i = 0; i < ROWS / 4; i++) {
+    const float4 k = in.k[group * (ROWS / 4) + i], q = in.q[group * (ROWS / 4) + i];
+    const float of_row[] = {k.x, k.y, k.z, k.w}, q_of_row[] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      const float2 row = s.state[group * ROWS + 4 * i + j][pair];
+      of_k = plus_scaled(of_k, of_row[j], row);
+      of_q = plus_scaled(of_q, q_of_row[j], row);
+    }
+    dot += k.x * q.x + k.y * q.y + k.z * q.z + k.w * q.w;
+  }
+  s.read_k[group][pair] = of_k;
+  s.read_q[group][pair] = of_q;
+  if (pair == 0) s.dot[group] = dot;
+}
+
+/* S = decay S + k u^T for the thread's part, where u includes the factor of k. stays: a row of the sequence follows.
+ * after, snapshot: the head's matrices to write, or NULL. */
+__device__ __forceinline__ void update_state(recurrent_shared &s, const token_inputs &in, float2 u, bool stays,
+                                             float *after, float *snapshot)
+{
+  const int group = row_group(), pair = column_pair();
+  const float decay = in.decay;
+#pragma unroll
+  for (int i = 0; i < ROWS / 4; i++) {
+    const float4 k = in.k[group * (ROWS / 4) + i];
+    const float of_row[] = {k.x, k.y, k.z, k.w};
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      const int at = group * ROWS + 4 * i + j;
+      float2 row = s.state[at][pair];
+      row = plus_scaled(make_float2(decay * row.x, decay * row.y), of_row[j], u);
+      if (stays) s.state[at][pair] = row;
+      if (after) __stcs(reinterpret_cast<float2 *>(after) + at * PAIRS + pair, row);
+      if (snapshot) __stcs(reinterpret_cast<float2 *>(snapshot) + at * PAIRS + pair, row);
+    }
+  }
+}
+
+__device__ __forceinline__ float2 sum_of_groups(const float2 (&parts)[GROUPS][PAIRS], int pair)
+{
+  float2 sum = parts[0][pair];
+#pragma unroll
+  for (int g = 1; g < GROUPS; g++) sum = plus_scaled(sum, 1.0f, parts[g][pair]);
   return sum;
 }
 
@@ -129,6 +141,25 @@ struct key_factors {
             rsqrtf(squares[1] + NORM_FLOOR)};
   }
 };
+
+/* u of two columns, with the factor of k. */
+__device__ __forceinline__ float2 update_of(const recurrent_shared &s, const token_inputs &in, const key_factors &f,
+                                            int pair)
+{
+  const float2 read = sum_of_groups(s.read_k, pair), v = reinterpret_cast<const float2 *>(in.v)[pair];
+  const float of_read = -in.beta * in.decay * f.k;
+  const float2 u = plus_scaled(make_float2(in.beta * v.x, in.beta * v.y), of_read, read);
+  return make_float2(f.k * u.x, f.k * u.y);
+}
+
+/* S^T q of two columns behind the token. dot: of k and q. */
+__device__ __forceinline__ float2 result_of(const recurrent_shared &s, const token_inputs &in, const key_factors &f,
+                                            float dot, int pair)
+{
+  const float2 read = sum_of_groups(s.read_q, pair), u = update_of(s, in, f, pair);
+  const float of_read = f.q * in.decay;
+  return plus_scaled(make_float2(of_read * read.x, of_read * read.y), f.q * dot, u);
+}
 
 /* y = norm_w * rms_norm(o) * silu(z), by one warp: lane l has columns 4 l to 4 l + 3. */
 template <typename T>
@@ -159,61 +190,54 @@ __device__ __forceinline__ void make_inputs(const params &p, const head &h, int6
   in.beta = beta_of(to_float(x[h.b]));
 }
 
-/* The rest of a token, behind the second barrier. */
+/* The gated norm of a token's result, by one warp, behind the second barrier. */
 template <typename T>
-__device__ __forceinline__ void end_token(const params &p, const head &h, int64_t row, const recurrent_shared &s,
-                                          const token_inputs &in, state_rows &state)
+__device__ __forceinline__ void store_result(const params &p, const head &h, int64_t row, const recurrent_shared &s,
+                                             const token_inputs &in, const key_factors &f)
 {
-  const key_factors f = key_factors::of(in);
-  const float4 read = sum_of_warps(s.read_k), v = in.v[threadIdx.x % WARP];
-  const float of_read = -in.beta * in.decay * f.k;
-  float4 u = scaled(in.beta, v);
-  add_scaled(u, of_read, read);
-  u = scaled(f.k, u);
-  if (threadIdx.x < WARP) {
-    float dot = 0.0f;
+  float dot = 0.0f;
 #pragma unroll
-    for (int w = 0; w < RECURRENT_WARPS; w++) dot += s.dot[w];
-    float4 o = scaled(f.q * in.decay, sum_of_warps(s.read_q));
-    add_scaled(o, f.q * dot, u);
-    store_gated<T>(p, h, row, o);
-  }
-  state.update(in, u);
+  for (int g = 0; g < GROUPS; g++) dot += s.dot[g];
+  const int pair = threadIdx.x % WARP * 2;
+  const float2 low = result_of(s, in, f, dot, pair), high = result_of(s, in, f, dot, pair + 1);
+  store_gated<T>(p, h, row, make_float4(low.x, low.y, high.x, high.y));
 }
 
 /* Grid: value heads, sequences. */
 template <typename T>
-__global__ void __launch_bounds__(RECURRENT_THREADS, 2) recurrent_kernel(const __grid_constant__ params p)
+__global__ void __launch_bounds__(RECURRENT_THREADS, RECURRENT_BLOCKS)
+    recurrent_kernel(const __grid_constant__ params p)
 {
-  __shared__ recurrent_shared s;
+  extern __shared__ __align__(16) char memory[];
+  recurrent_shared &s = *reinterpret_cast<recurrent_shared *>(memory);
   const int32_t seq = blockIdx.y;
   sequence rows = sequence::of(p, seq);
   if (rows.is_long(p)) rows.end = rows.row;
   const head h = head::of(p, blockIdx.x);
   const int64_t matrix = static_cast<int64_t>(h.index) * DIM * DIM;
-  state_rows state;
   convolution<RECURRENT_THREADS, ROUNDS> conv;
   if (rows.row < rows.end) {
-    state.load(rows.before ? rows.before + matrix : nullptr);
+    begin_load(s, rows.before ? rows.before + matrix : nullptr);
     conv.begin(p, h, rows.before, DIM, DIM);
   }
   yk_ptx::wait_for_previous_kernel();
   for (int64_t row = rows.row; row < rows.end; row++) {
     token_inputs &in = s.inputs[row % 2];
     make_inputs<T>(p, h, row, conv, in);
+    yk_ptx::cp_async_wait<0>();
     __syncthreads();
     if (row == rows.row && threadIdx.x == 0) s.is_last_reader = is_last_reader(p, h, seq);
-    state.read(s, in);
+    read_state(s, in);
     __syncthreads();
-    if (row + 1 == rows.end) yk_ptx::let_next_kernel_start();
-    end_token<T>(p, h, row, s, in, state);
-    if (!rows.snapshot || row + 1 != rows.save_end) continue;
-    state.store(rows.snapshot + matrix);
-    conv.store(p, rows.snapshot, DIM, h.of_key == 0);
+    const bool is_last = row + 1 == rows.end, is_saved = rows.snapshot && row + 1 == rows.save_end;
+    if (is_last) yk_ptx::let_next_kernel_start();
+    const key_factors f = key_factors::of(in);
+    if (threadIdx.x < WARP) store_result<T>(p, h, row, s, in, f);
+    update_state(s, in, update_of(s, in, f, column_pair()), !is_last, is_last ? rows.after + matrix : nullptr,
+                 is_saved ? rows.snapshot + matrix : nullptr);
+    if (is_saved) conv.store(p, rows.snapshot, DIM, h.of_key == 0);
   }
-  if (rows.row >= rows.end) return;
-  state.store(rows.after + matrix);
-  conv.store(p, rows.after, DIM, s.is_last_reader);
+  if (rows.row < rows.end) conv.store(p, rows.after, DIM, s.is_last_reader);
 }
 
 } // namespace yk_delta
