@@ -28,19 +28,23 @@ struct model {
   int64_t hidden, ffn;
 };
 
-const model MODELS[] = {{"qwen3-30b-a3b", 128, 8, 2048, 768}, {"mixtral-8x7b", 8, 2, 4096, 14336}};
+const model MODELS[] = {{"qwen3-30b-a3b", 128, 8, 2048, 768},
+                        {"mixtral-8x7b", 8, 2, 4096, 14336},
+                        {"gpt-oss-20b", 32, 4, 2880, 2880}};
 
 /* A format: encoding of the weights, and treatment of x before the GEMM. */
 struct form {
   const char *name;
   yk_weight_format weights;
-  int64_t group; /* 0: all of K */
+  int64_t group; /* 0: all of K; half of it where K has no whole groups */
   yk_inputs_kind inputs;
   bool has_order; /* groups of gate and up; down needs none (runtime/model/ffn_gated.h) */
 };
 
 const form FORMS[] = {{"w4a16", YK_WEIGHT_AWQ, 128, YK_INPUTS_FLOAT, false},
                       {"w4a16-act-order", YK_WEIGHT_AWQ, 128, YK_INPUTS_FLOAT, true},
+                      {"mxfp4", YK_WEIGHT_FP4, 32, YK_INPUTS_FLOAT, false},
+                      {"nvfp4", YK_WEIGHT_FP4, 16, YK_INPUTS_FLOAT, false},
                       {"w8a16", YK_WEIGHT_INT8, 0, YK_INPUTS_FLOAT, false},
                       {"w8a8", YK_WEIGHT_INT8, 0, YK_INPUTS_PER_TOKEN, false},
                       {"16-bits", YK_WEIGHT_PLAIN, 0, YK_INPUTS_FLOAT, false}};
@@ -75,20 +79,22 @@ struct grouped_layer {
 
   grouped_layer(yk_device *device, const form &f, const model &m, bool is_down, int32_t max_slots) : dev(device)
   {
-    const int64_t k = is_down ? m.ffn : m.hidden, n = is_down ? m.hidden : m.ffn, group = f.group ? f.group : k;
+    const int64_t k = is_down ? m.ffn : m.hidden, n = is_down ? m.hidden : m.ffn;
+    const int64_t group = !f.group ? k : k % f.group == 0 ? f.group : f.group / 2;
+    const bool is_bytes = f.weights == YK_WEIGHT_INT8 || f.weights == YK_WEIGHT_FP4;
     const std::vector<uint16_t> weights = random_halves(n * k), scales_f16(n * (k / group), 0x1400);
-    const std::vector<float> scales_f32(n, 0.0005f);
+    const std::vector<float> scales_f32(n * (k / group), 0.0005f);
     std::vector<int32_t> orders(f.has_order && !is_down ? m.n_experts * k : 0);
     yk_weight_view view = {};
     view.format = f.weights;
     view.k = k;
     view.n = n;
     view.group = f.weights == YK_WEIGHT_PLAIN ? 0 : group;
-    view.dtype = f.weights == YK_WEIGHT_INT8 ? YK_F32 : YK_F16;
-    view.packing = f.weights == YK_WEIGHT_INT8 ? YK_PACKING_ROWS : YK_PACKING_AWQ_GEMM;
+    view.dtype = is_bytes ? YK_F32 : YK_F16;
+    view.packing = is_bytes ? YK_PACKING_ROWS : YK_PACKING_AWQ_GEMM;
     view.plain = view.qweight = weights.data();
     view.qzeros = f.weights == YK_WEIGHT_AWQ ? weights.data() : nullptr;
-    view.scales = f.weights == YK_WEIGHT_INT8 ? static_cast<const void *>(scales_f32.data()) : scales_f16.data();
+    view.scales = is_bytes ? static_cast<const void *>(scales_f32.data()) : scales_f16.data();
     view.inputs.kind = f.inputs;
     const std::vector<yk_weight_view> more(m.n_experts - 1, view);
     std::minstd_rand random(5);

@@ -24,6 +24,7 @@ const check_case CHECK_CASES[] = {
     {2048, 4096, 256, 256, 0, 0, false, false},    {2464, 352, 32, 32, 0, 0, true, false},
     {1024, 6144, 32, 32, 0, 0, false, false},      {1024, 24576, 64, 64, 0, 0, true, false},
     {1024, 24576, 32, 32, 0, 0, true, false},      {4000, 512, 128, 128, 0, 0, false, false},
+    {2464, 352, 16, 16, 0, 0, true, false},        {1024, 6144, 16, 48, 96, 8, false, true},
 };
 
 inline std::vector<part> parts_of(const check_case &c)
@@ -65,6 +66,7 @@ inline bool run_checks(yk_gemm_encoding encoding, yk_gemm_path only, const std::
   check_totals totals;
   bench::for_each_path(only, [&](const yk_gemm_gpu &gpu, yk_gemm_path path) {
     for (const check_case &c : CHECK_CASES) {
+      if (c.group < c.k && c.group % YK_GEMM_GROUP_UNIT(encoding) != 0) continue;
       for (yk_dtype dtype : {YK_F16, YK_BF16}) {
         const yk_gemm_desc d = {c.k, c.n, c.group, dtype, bench::silu_where(c.gate_up), encoding};
         yk_dtype scales = (seed / 16) % 3 == 0 ? YK_BF16 : YK_F16;

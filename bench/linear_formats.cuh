@@ -23,11 +23,12 @@ public:
   {
     yk_gemm_plans_choose(&gpu, &p.desc, &plans);
   }
-  /* A scale has 16 bits, a zero as many bits as a weight. 8-bit integers are symmetric. */
+  /* A scale has 16 bits, that of 4-bit floats 8, and a zero as many bits as a weight. Only INT4 has zeros. */
   double weight_bytes() const override
   {
-    const bool is_int4 = p.desc.encoding == YK_GEMM_INT4;
-    return double(p.desc.k) * p.desc.n / (is_int4 ? 2 : 1) + double(p.n_groups()) * p.desc.n * (is_int4 ? 2.5 : 2.0);
+    const double scale_bytes = p.desc.encoding == YK_GEMM_INT4 ? 2.5 : p.desc.encoding == YK_GEMM_FP4 ? 1.0 : 2.0;
+    return double(p.desc.k) * p.desc.n * yk_gemm_traits(p.desc.encoding).bits / 8 +
+           double(p.n_groups()) * p.desc.n * scale_bytes;
   }
   std::string plan() const override
   {
@@ -98,9 +99,11 @@ const format FORMATS[] = {
     {"int4", true, YK_GEMM_INT4, make_wna16<YK_GEMM_INT4>, check_wna16<YK_GEMM_INT4>, nullptr},
     {"int8", true, YK_GEMM_INT8, make_wna16<YK_GEMM_INT8>, check_wna16<YK_GEMM_INT8>, nullptr},
     {"fp8", true, YK_GEMM_FP8, make_wna16<YK_GEMM_FP8>, check_wna16<YK_GEMM_FP8>, nullptr},
+    {"fp4", true, YK_GEMM_FP4, make_wna16<YK_GEMM_FP4>, check_wna16<YK_GEMM_FP4>, nullptr},
     {"w8a8", false, YK_GEMM_INT8, make_w8a8, check_w8a8, measure_int8_peak},
 };
-const char *const FORMAT_NAMES[] = {FORMATS[0].name, FORMATS[1].name, FORMATS[2].name, FORMATS[3].name, nullptr};
+const char *const FORMAT_NAMES[] = {FORMATS[0].name, FORMATS[1].name, FORMATS[2].name,
+                                    FORMATS[3].name, FORMATS[4].name, nullptr};
 
 } // namespace linear
 

@@ -112,12 +112,20 @@ __device__ inline double e4m3_value(uint8_t byte)
   return byte & 0x80 ? -size : size;
 }
 
+__device__ inline double e2m1_value(uint8_t code)
+{
+  const int exponent = code >> 1 & 3, mantissa = code & 1;
+  const double size = exponent ? ldexp(2.0 + mantissa, exponent - 2) : 0.5 * mantissa;
+  return code & 8 ? -size : size;
+}
+
 __device__ inline double weight_of(const tensors &w, int64_t k, int64_t column)
 {
   if (w.encoding == YK_GEMM_INT4) return awq_weight(w, k, column);
   int64_t at = w.columns[column], row = w.k0 + k, g = at * w.n_groups + row / w.group;
   uint8_t byte = w.bytes[at * w.row_bytes + row];
   if (w.encoding == YK_GEMM_FP8) return w.row_scales[g] * e4m3_value(byte);
+  if (w.encoding == YK_GEMM_FP4) return w.row_scales[g] * e2m1_value(byte);
   return static_cast<double>(w.row_scales[g]) *
          (static_cast<int8_t>(byte) - (w.row_zeros ? static_cast<double>(w.row_zeros[g]) : 0.0));
 }
@@ -192,7 +200,10 @@ struct gemm_case {
     fill_words<<<256, 256>>>(qzeros.data, qzeros.count, seed + 2);
     fill_halves<<<256, 256>>>(scales.data, scales.count, scales_dtype, 0.002f, 0.02f, seed + 3);
     if (d.encoding == YK_GEMM_FP8) remove_nans<<<1024, 256>>>(bytes(), qweight.count * 4);
-    fill_floats<<<256, 256>>>(row_scales.data, row_scales.count, 2e-4f, 2e-3f, 0, seed + 3);
+    if (d.encoding == YK_GEMM_FP4) /* numbers of four bits times a factor, as in NVFP4 */
+      fill_floats<<<256, 256>>>(row_scales.data, row_scales.count, 8e-4f, 15e-4f, 1e-4f, seed + 3);
+    else
+      fill_floats<<<256, 256>>>(row_scales.data, row_scales.count, 2e-4f, 2e-3f, 0, seed + 3);
     fill_floats<<<256, 256>>>(row_zeros.data, row_zeros.count, -128.0f, 127.0f, seed % 32 ? 0.0625f : 1.0f, seed + 6);
     fill_halves<<<1024, 256>>>(x.data, x.count, d.dtype, -1.0f, 1.0f, seed + 4);
     fill_halves<<<64, 256>>>(bias.data, bias.count, d.dtype, -2.0f, 2.0f, seed + 5);

@@ -71,6 +71,22 @@ static inline void random_nibbles(char *bytes, uint8_t *values, int64_t rows, in
     }
 }
 
+/* Scales of 4-bit floats, f32 [n_scales / n_groups, n_groups]: e4m3 times one factor, as NVFP4 has them; in every third
+ * row powers of two, as in MXFP4. Some groups have the scale 0. */
+static inline void random_fp4_scales(char *bytes, double *values, size_t n_scales, int64_t n_groups, double sigma,
+                                     op_random *random)
+{
+  const float factor = (float)(sigma / 2.6 * (0.7 + 0.6 * op_uniform(random)));
+  for (size_t i = 0; i < n_scales; i++) {
+    bool is_power = i / (size_t)n_groups % 3 == 0;
+    float scale = ldexpf(is_power ? 1.0f : 1.0f + (float)op_between(random, 0, 7) / 8.0f, (int)op_between(random, -2, 0));
+    scale *= is_power ? ldexpf(1.0f, (int)floor(log2(sigma / 2.6))) : factor;
+    if (op_between(random, 0, 40) == 0) scale = 0.0f;
+    values[i] = (double)scale;
+    memcpy(bytes + i * sizeof scale, &scale, sizeof scale);
+  }
+}
+
 /* 8-bit weights in the devices' form: bytes [n, k], scales and zeros f32 [n, k / group rounded up]. */
 static inline void random_bytes(linear_weight *weight, const linear_part_case *part, double sigma, op_random *random)
 {
@@ -92,11 +108,8 @@ static inline void random_bytes(linear_weight *weight, const linear_part_case *p
     if (part->is_fp4) weight->quants[i] &= 0xF;
   }
   memcpy(bytes, weight->quants, n_bytes);
-  random_floats(scales, weight->scales, n_scales, YK_F32,
-                sigma / (part->is_fp4   ? 2.6
-                         : part->is_fp8 ? 110.0
-                                        : 74.0),
-                true, random);
+  random_floats(scales, weight->scales, n_scales, YK_F32, sigma / (part->is_fp8 ? 110.0 : 74.0), true, random);
+  if (part->is_fp4) random_fp4_scales(scales, weight->scales, n_scales, n_groups, sigma, random);
   if (part->has_zeros) random_floats(zeros, weight->byte_zeros, n_scales, YK_F32, 20.0, false, random);
   weight->view.qweight = bytes;
   weight->view.scales = scales;

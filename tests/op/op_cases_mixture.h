@@ -12,7 +12,8 @@ typedef struct mixture_case {
   int32_t n_rows;
   int64_t hidden, ffn, shared_ffn; /* shared_ffn 0: no shared expert */
   int64_t group, shared_group;     /* 0: plain weights */
-  bool is_bytes, is_fp8, has_gate, has_shared_bias, has_bias;
+  bool is_bytes, is_fp8, is_fp4, has_gate, has_shared_bias, has_bias, has_router_bias;
+  bool is_clamped; /* the activation is CLAMPED_SWIGLU */
   bool is_in_one; /* a device with a kernel for a single token supports this shape */
   int64_t latent; /* 0: experts of whole rows */
   bool is_plain;  /* squared ReLU without a gate */
@@ -36,6 +37,11 @@ static const mixture_case mixture_cases[] = {
     {1, 256, 64, 128, 0, 0, .has_gate = true},
     {1, 256, 128, 384, 128, 128, .is_bytes = true, .has_gate = true},
     {1, 256, 128, 384, 128, 128, .is_fp8 = true, .has_bias = true},
+    {1, 288, 96, 0, 32, 0, .is_fp4 = true},
+    {1, 320, 128, 256, 16, 16, .is_fp4 = true, .has_gate = true},
+    /* gpt-oss, at its width on several ranks and in full */
+    {1, 2880, 352, 0, 32, 0, .is_fp4 = true, .has_bias = true, .has_router_bias = true, .is_clamped = true},
+    {1, 2880, 2880, 0, 32, 0, .is_fp4 = true, .has_bias = true, .has_router_bias = true, .is_clamped = true},
     {2, 320, 128, 256, 64, 64, .has_gate = true},
     {7, 416, 96, 160, 32, 32, .has_gate = true},
     {8, 2048, 256, 896, 128, 128, .has_gate = false},
@@ -58,6 +64,10 @@ static const mixture_case mixture_cases[] = {
     {1, 320, 128, 0, 64, 0, .has_branches = true},
     {8, 2048, 256, 0, 128, 0, .has_branches = true},
     {40, 256, 64, 0, 64, 0, .has_branches = true},
+    {3, 288, 96, 160, 32, 32, .is_fp4 = true, .has_gate = true},
+    {8, 320, 128, 256, 16, 16, .is_fp4 = true, .has_bias = true},
+    {4, 2880, 352, 0, 32, 0, .is_fp4 = true, .has_bias = true, .has_router_bias = true, .is_clamped = true},
+    {90, 288, 96, 0, 32, 0, .is_fp4 = true, .has_bias = true, .has_router_bias = true, .is_clamped = true},
 };
 enum { N_MIXTURE_CASES = sizeof mixture_cases / sizeof *mixture_cases };
 
@@ -73,7 +83,7 @@ static inline int64_t mixture_inner(const mixture_case *c)
 
 static inline linear_part_case mixture_part(const mixture_case *c, int64_t k, int64_t n, int64_t group, bool use_bias)
 {
-  const bool is_bytes = group && (c->is_bytes || c->is_fp8);
+  const bool is_bytes = group && (c->is_bytes || c->is_fp8 || c->is_fp4);
   return (linear_part_case){.k = k,
                             .n = n,
                             .group = group,
@@ -83,14 +93,16 @@ static inline linear_part_case mixture_part(const mixture_case *c, int64_t k, in
                             .group_local = group,
                             .use_bias = use_bias,
                             .is_bytes = is_bytes,
-                            .is_fp8 = is_bytes && c->is_fp8};
+                            .is_fp8 = is_bytes && c->is_fp8,
+                            .is_fp4 = is_bytes && c->is_fp4};
 }
 
 static inline linear_case mixture_gate_up(const mixture_case *c, int64_t k, int64_t ffn, int64_t group, bool use_bias)
 {
   const linear_part_case part = mixture_part(c, k, ffn, group, use_bias);
+  const yk_activation silu = YK_GATED_SILU, clamped = {YK_ACTIVATION_CLAMPED_SWIGLU, true, 1.702f, 0.7f};
   if (c->is_plain) return (linear_case){.parts = {part}, .n_parts = 1, .activation = {.kind = YK_ACTIVATION_RELU2}};
-  return (linear_case){.parts = {part, part}, .n_parts = 2, .activation = YK_GATED_SILU};
+  return (linear_case){.parts = {part, part}, .n_parts = 2, .activation = c->is_clamped ? clamped : silu};
 }
 
 static inline linear_case mixture_one(const mixture_case *c, int64_t k, int64_t n, int64_t group, bool use_bias)
@@ -103,9 +115,8 @@ static inline mixture_shapes mixture_shapes_of(const mixture_case *c)
   /* of layers without a forward */
   const int64_t shared_ffn = c->shared_ffn ? c->shared_ffn : 64, latent = c->latent ? c->latent : 64;
   const int64_t inner = mixture_inner(c);
-  return (mixture_shapes){.router = {.parts = {mixture_part(c, c->hidden, MIXTURE_EXPERTS + c->has_gate, 0, false)},
-                                     .n_parts = 1,
-                                     .f32_output = true},
+  const linear_part_case router = mixture_part(c, c->hidden, MIXTURE_EXPERTS + c->has_gate, 0, c->has_router_bias);
+  return (mixture_shapes){.router = {.parts = {router}, .n_parts = 1, .f32_output = true},
                           .gate_up = mixture_gate_up(c, inner, c->ffn, c->group, c->has_bias),
                           .down = mixture_one(c, c->ffn, inner, c->group, c->has_bias),
                           .shared_gate_up =

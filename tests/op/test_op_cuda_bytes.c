@@ -1,8 +1,8 @@
-/* test_op_cuda_bytes.c - weights of 8-bit integers and of 8-bit floats on a GPU against float64, and layers whose parts
- * have separate orders of inputs. */
+/* test_op_cuda_bytes.c - weights of 8-bit integers and of 8-bit and 4-bit floats on a GPU against float64, and layers
+ * whose parts have separate orders of inputs. */
 #include "each_case.h"
 #include "op/op_cases_order.h"
-#include "op/op_cuda_target.h"
+#include "op/op_cuda_paths.h"
 
 /* Cuts, groups and sizes that kernels and packing distinguish. k and n of the weight; group; (dtype); slices; local
  * group; bias; whether there are zeros, last. */
@@ -30,12 +30,37 @@ static const linear_case cases[] = {
 };
 enum { N_CASES = sizeof cases / sizeof *cases, SILU_CASE = N_CASES - 1 };
 
-/* The case with its bytes as floats. */
-static linear_case with_floats(const linear_case *shape)
+/* Groups of 16 and of 32, which are those of 4-bit floats: with tails of K, gate and up, q, k and v, and enough columns
+ * for every tile. */
+static const linear_case fp4_cases[] = {
+    {.parts = {{128, 16, 32, YK_F32, {0, 128}, {0, 16}, 32, false, true, .is_fp4 = true}}, .n_parts = 1}, /* one panel */
+    {.parts = {{128, 16, 16, YK_F32, {0, 128}, {0, 16}, 16, false, true, .is_fp4 = true}}, .n_parts = 1},
+    {.parts = {{416, 80, 32, YK_F32, {32, 416}, {8, 80}, 32, true, true, .is_fp4 = true}}, .n_parts = 1},
+    {.parts = {{416, 80, 16, YK_F32, {16, 400}, {8, 80}, 16, true, true, .is_fp4 = true}}, .n_parts = 1},
+    {.parts = {{2880, 264, 32, YK_F32, {0, 2880}, {0, 264}, 32, true, true, .is_fp4 = true}}, .n_parts = 1},
+    {.parts = {{1440, 2056, 16, YK_F32, {0, 1440}, {0, 2056}, 16, false, true, .is_fp4 = true}}, .n_parts = 1},
+    {.parts = {{256, 88, 16, YK_F32, {0, 256}, {8, 72}, 16, true, true, .is_fp4 = true},
+               {256, 88, 16, YK_F32, {0, 256}, {16, 80}, 16, true, true, .is_fp4 = true}},
+     .n_parts = 2,
+     .activation = YK_GATED_SILU},
+    {.parts = {{288, 88, 32, YK_F32, {0, 288}, {8, 72}, 32, true, true, .is_fp4 = true},
+               {288, 88, 32, YK_F32, {0, 288}, {16, 80}, 32, true, true, .is_fp4 = true}},
+     .n_parts = 2,
+     .activation = {YK_ACTIVATION_CLAMPED_SWIGLU, true, 1.702f, 0.7f}},
+    {.parts = {{512, 256, 16, YK_F32, {0, 512}, {64, 192}, 16, true, true, .is_fp4 = true},
+               {512, 128, 16, YK_F32, {0, 512}, {0, 72}, 16, false, true, .is_fp4 = true},
+               {512, 128, 32, YK_F32, {0, 512}, {64, 128}, 32, true, true, .is_fp4 = true}},
+     .n_parts = 3},
+};
+enum { N_FP4_CASES = sizeof fp4_cases / sizeof *fp4_cases };
+
+/* The case with its bytes as floats of 8 or 4 bits. */
+static linear_case with_floats(const linear_case *shape, int bits)
 {
   linear_case of_floats = *shape;
   for (int i = 0; i < shape->n_parts; i++) {
-    of_floats.parts[i].is_fp8 = shape->parts[i].is_bytes;
+    of_floats.parts[i].is_fp8 = shape->parts[i].is_bytes && bits == 8;
+    of_floats.parts[i].is_fp4 = shape->parts[i].is_bytes && bits == 4;
     of_floats.parts[i].has_zeros = false;
   }
   return of_floats;
@@ -54,7 +79,10 @@ static void check_case(yk_device *dev, const linear_case *shape, int c, int32_t 
   double error = linear_error_on(dev, shape, n_tokens, 100 + (uint32_t)c, OP_RIGHT);
   if (!(error <= tolerance_of(dev->dtype, shape)))
     fail_msg("%s case %d%s, %d tokens: error %.3g", yk_dtype_name(dev->dtype), c,
-             shape->parts[0].is_fp8 ? " of floats" : "", n_tokens, error);
+             shape->parts[0].is_fp8   ? " of 8-bit floats"
+             : shape->parts[0].is_fp4 ? " of 4-bit floats"
+                                      : "",
+             n_tokens, error);
 }
 
 /* All on one device, whose workspace and scratch each layer leaves to the next. */
@@ -66,15 +94,61 @@ static void test_table(void **state)
   for (int d = 0; d < N_GPU_DTYPES; d++) {
     yk_device *dev = op_device_new(&cuda_target, gpu_dtypes[d], 2, 16);
     for (int c = 0; c < N_CASES; c++) {
-      const linear_case of_floats = with_floats(&cases[c]);
+      const linear_case of_8_bits = with_floats(&cases[c], 8), of_4_bits = with_floats(&cases[c], 4);
       for (int t = 0; t < n_counts; t++) {
         if (gpu_is_small() && (c + t) % 3) continue;
         check_case(dev, &cases[c], c, token_counts[t]);
-        check_case(dev, &of_floats, c, token_counts[t]);
+        check_case(dev, &of_8_bits, c, token_counts[t]);
+        check_case(dev, &of_4_bits, c, token_counts[t]);
       }
     }
     dev->ops->destroy(dev);
   }
+}
+
+/* 4-bit floats in groups of 16 and 32, by the kernels for 9.0 and by those for 8.0. */
+static void test_fp4(void **state)
+{
+  (void)state;
+  static const int32_t token_counts[] = {1, 7, 12, 20, 31, 40, 130, 600};
+  for (int i = 0; i < N_GPU_DTYPES * N_CUDA_PATHS; i++) {
+    yk_device *dev = op_device_new(cuda_paths[i / N_GPU_DTYPES], gpu_dtypes[i % N_GPU_DTYPES], 2, 16);
+    for (int c = 0; c < N_FP4_CASES; c++)
+      for (size_t t = 0; t < sizeof token_counts / sizeof *token_counts; t++)
+        if (!gpu_is_small() || (c + (int)t) % 3 == 0) check_case(dev, &fp4_cases[c], c, token_counts[t]);
+    dev->ops->destroy(dev);
+  }
+}
+
+/* A row's scales from the largest there is in MXFP4 to the smallest: groups of less than 2^-28 of the largest are 0. */
+static void test_fp4_scales_far_apart(void **state)
+{
+  (void)state;
+  yk_device *dev = op_device_new(&cuda_target, YK_BF16, 1, 16);
+  for (int c = 0; c < 2; c++) {
+    linear_run run = linear_run_new(dev, &fp4_cases[c], 20, 3);
+    const linear_part_case *part = &fp4_cases[c].parts[0];
+    const size_t n_groups = (size_t)(part->k / part->group);
+    for (size_t i = 0; i < n_groups * (size_t)part->n; i++) {
+      const int exponent = i / n_groups % 2 ? -120 : 90; /* of the row */
+      const float scale = ldexpf(1.0f, exponent - 9 * (int)(i % n_groups % 6));
+      run.weights[0].scales[i] = i % n_groups % 6 < 4 ? (double)scale : 0.0;
+      memcpy((char *)run.weights[0].buffers[2] + 1 + i * sizeof scale, &scale, sizeof scale);
+    }
+    dev->ops->linear_destroy(dev, run.linear);
+    op_ok(dev->ops->linear_create(dev, &run.spec, &run.linear, &err));
+    op_array y = linear_run_forward(dev, &run, 0, 20);
+    double *magnitudes = calloc(y.n + 1, sizeof *magnitudes);
+    double *expected = linear_run_expect(&run, OP_RIGHT, magnitudes);
+    for (size_t i = 0; i < y.n; i++)
+      if (!(fabs(y.values[i] - expected[i]) <= 0x1p-8 * fabs(expected[i]) + 0x1p-18 * magnitudes[i] + 0x1p-133))
+        fail_msg("case %d, result %zu: expected %g, found %g", c, i, expected[i], y.values[i]);
+    free(expected);
+    free(magnitudes);
+    op_array_free(dev, &y);
+    linear_run_free(dev, &run);
+  }
+  dev->ops->destroy(dev);
 }
 
 static void test_planted_faults_are_seen(void **state)
@@ -86,8 +160,9 @@ static void test_planted_faults_are_seen(void **state)
   } faults[] = {{OP_NO_SCALE, 0},    {OP_ZERO_PLUS_ONE, 1}, {OP_GROUP_SHIFT, 3},
                 {OP_GROUP_SHIFT, 2}, {OP_NO_BIAS, 2},       {OP_GATE_UP_SWAPPED, SILU_CASE}};
   for (size_t i = 0; each_case(i, i < sizeof faults / sizeof *faults); i++) {
-    const linear_case kinds[] = {cases[faults[i].shape], with_floats(&cases[faults[i].shape])};
-    for (int kind = 0; kind < (faults[i].fault == OP_ZERO_PLUS_ONE ? 1 : 2); kind++) {
+    const linear_case kinds[] = {cases[faults[i].shape], with_floats(&cases[faults[i].shape], 8),
+                                 with_floats(&cases[faults[i].shape], 4)};
+    for (int kind = 0; kind < (faults[i].fault == OP_ZERO_PLUS_ONE ? 1 : 3); kind++) {
       double error = linear_error(&cuda_target, YK_F16, &kinds[kind], 3, 9, faults[i].fault);
       if (error < 3.0 * tolerance_of(YK_F16, &kinds[kind]))
         fail_msg("fault %d in case %d passes: error %.3g", (int)faults[i].fault, faults[i].shape, error);
@@ -99,9 +174,10 @@ static void test_matrices_side_by_side(void **state)
 {
   (void)state;
   for (int c = 0; c < N_CASES; c++) {
-    const linear_case of_floats = with_floats(&cases[c]);
+    const linear_case of_floats = with_floats(&cases[c], 8);
     check_linear_matrices(&cuda_target, gpu_dtypes[c % 2], c % 4 < 2 ? &of_floats : &cases[c], 40);
   }
+  for (int c = 0; c < N_FP4_CASES; c++) check_linear_matrices(&cuda_target, gpu_dtypes[c % 2], &fp4_cases[c], 40);
 }
 
 /* Scales of a row from 1e-30 to 1e-24, which no 16-bit float represents: the largest ones decide. */
@@ -110,7 +186,7 @@ static void test_tiny_scales(void **state)
   (void)state;
   yk_device *dev = op_device_new(&cuda_target, YK_BF16, 1, 16);
   for (int kind = 0; kind < 2; kind++) {
-    const linear_case of_floats = with_floats(&cases[0]), *shape = kind ? &of_floats : &cases[0];
+    const linear_case of_floats = with_floats(&cases[0], 8), *shape = kind ? &of_floats : &cases[0];
     linear_run run = linear_run_new(dev, shape, 20, 3);
     for (size_t i = 0; i < 2 * 64; i++) {
       float scale = (float)(run.weights[0].scales[i] *= i % 2 ? 1e-24 : 1e-30);
@@ -203,6 +279,8 @@ int main(void)
   if (gate != GPU_GO) return gate;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_table),
+      cmocka_unit_test(test_fp4),
+      cmocka_unit_test(test_fp4_scales_far_apart),
       cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_tiny_scales),
       cmocka_unit_test(test_matrices_side_by_side),

@@ -25,7 +25,8 @@ static void test_combination(void **state)
 
 /* The GEMM for 4 bits with groups of 128 and of 32, then the one for 16 bits: plain weights, and groups that the packed
  * form does not support. The sixth has a tail of K. Then come 8-bit integers and floats, with groups of 128 and of 32,
- * and one scale per column; and 4 and 8 bits with groups of 64 and 32 whose inputs end within a K tile. */
+ * and one scale per column; and 4 and 8 bits with groups of 64 and 32 whose inputs end within a K tile. The last four
+ * are 4-bit floats in groups of 32 and 16. */
 static const linear_case grouped_cases[] = {
     {.parts = {{384, 80, 128, YK_F16, {128, 384}, {0, 80}, 128, true}}, .n_parts = 1},
     {.parts = {{256, 96, 128, YK_F16, {0, 256}, {8, 72}, 128, true},
@@ -59,6 +60,16 @@ static const linear_case grouped_cases[] = {
      .n_parts = 2,
      .activation = YK_GATED_SILU},
     {.parts = {{352, 88, 32, YK_F32, {0, 352}, {0, 88}, 32, true, true, false, true}}, .n_parts = 1},
+    {.parts = {{416, 264, 32, YK_F32, {0, 416}, {0, 264}, 32, true, true, .is_fp4 = true}}, .n_parts = 1},
+    {.parts = {{288, 96, 32, YK_F32, {0, 288}, {8, 72}, 32, true, true, .is_fp4 = true},
+               {288, 96, 32, YK_F32, {0, 288}, {16, 80}, 32, true, true, .is_fp4 = true}},
+     .n_parts = 2,
+     .activation = {YK_ACTIVATION_CLAMPED_SWIGLU, true, 1.702f, 0.7f}},
+    {.parts = {{352, 88, 16, YK_F32, {0, 352}, {0, 88}, 16, true, true, .is_fp4 = true}}, .n_parts = 1},
+    {.parts = {{320, 96, 16, YK_F32, {0, 320}, {8, 72}, 16, true, true, .is_fp4 = true},
+               {320, 96, 16, YK_F32, {0, 320}, {16, 80}, 16, false, true, .is_fp4 = true}},
+     .n_parts = 2,
+     .activation = YK_GATED_SILU},
 };
 enum { N_GROUPED_CASES = sizeof grouped_cases / sizeof *grouped_cases };
 
@@ -119,7 +130,7 @@ static void test_grouped_orders(void **state)
     for (int d = 0; d < N_GPU_DTYPES; d++) {
       const linear_case *shape = &grouped_cases[c];
       const int64_t k = yk_range_size(shape->parts[0].k_slice), sizes[] = {k, k - 16, k + 5};
-      if (!shape->parts[0].group || shape->parts[0].is_fp8) continue; /* floats and codes have no groups to be sorted */
+      if (!shape->parts[0].group || shape->parts[0].is_fp8 || shape->parts[0].is_fp4) continue; /* no groups to sort */
       check_grouped_order(&cuda_target, gpu_dtypes[d], shape, sizes[(c + d) % 3], c % 2 == 0,
                           tolerance_of(gpu_dtypes[d], shape));
     }
@@ -202,6 +213,12 @@ static void test_tiles_agree(void **state)
     check_tiles(gpu_dtypes[d], &grouped_cases[14], 40, false);
     check_tiles(gpu_dtypes[d], &grouped_cases[8], 6, false);
     check_tiles(gpu_dtypes[d], &grouped_cases[15], 50, true);
+    check_tiles(gpu_dtypes[d], &grouped_cases[16], 1, false);
+    check_tiles(gpu_dtypes[d], &grouped_cases[16], 4, true);
+    check_tiles(gpu_dtypes[d], &grouped_cases[17], 13, false);
+    check_tiles(gpu_dtypes[d], &grouped_cases[17], 65, true);
+    check_tiles(gpu_dtypes[d], &grouped_cases[18], 5, false);
+    check_tiles(gpu_dtypes[d], &grouped_cases[19], 40, false);
     check_tiles(gpu_dtypes[d], &grouped_w8a8_cases[0], 5, false);
     check_tiles(gpu_dtypes[d], &grouped_w8a8_cases[1], 67, true);
   }

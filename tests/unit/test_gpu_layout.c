@@ -77,6 +77,29 @@ static void packed_bytes_of_bytes(void **state)
     }
 }
 
+/* 4-bit floats: the scales of four groups are as large as those of one group of other formats. A unit has four groups, of
+ * 16 inputs eight. */
+static void packed_bytes_of_4_bit_floats(void **state)
+{
+  (void)state;
+  const struct {
+    int64_t k, n, group, n_units, n_fours;
+  } cases[] = {{8192, 1024, 32, 64 * 64, 1}, {8192, 1024, 16, 64 * 64, 2}, {8192, 1024, 128, 64 * 64, 1},
+               {2880, 2880, 32, 23 * 180, 1}, {96, 24, 16, 2, 2},           {96, 24, 96, 2, 1}};
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
+    yk_linear_spec spec = {
+        .parts = {part_of(YK_WEIGHT_FP4, cases[i].k, cases[i].n, cases[i].group)}, .n_parts = 1, .n_matrices = 1};
+    int64_t expected = cases[i].n_units * (UNIT + cases[i].n_fours * GROUP) + (cases[i].n + 15) / 16 * 16 * 4;
+    assert_int_equal(yk_cuda_linear_bytes(&spec), (expected + 255) / 256 * 256);
+    assert_true(yk_cuda_linear_keeps(&spec, 0));
+    spec.f32_output = true;
+    assert_false(yk_cuda_linear_keeps(&spec, 0));
+    spec.f32_output = false;
+    spec.parts[0].group_local = 8;
+    assert_false(yk_cuda_linear_keeps(&spec, 0));
+  }
+}
+
 /* Parts that the GEMM of 8-bit weights does not support are repacked as 16 bits, except for those with separate
  * orders. */
 static void other_bytes_are_not_kept(void **state)
@@ -107,14 +130,14 @@ static void other_bytes_are_not_kept(void **state)
 static void grouped_layers_keep_bytes(void **state)
 {
   (void)state;
-  static const yk_weight_format formats[] = {YK_WEIGHT_AWQ, YK_WEIGHT_INT8, YK_WEIGHT_FP8};
-  for (int i = 0; i < 3; i++) {
+  static const yk_weight_format formats[] = {YK_WEIGHT_AWQ, YK_WEIGHT_INT8, YK_WEIGHT_FP8, YK_WEIGHT_FP4};
+  for (int i = 0; i < 4; i++) {
     yk_linear_spec spec = {
         .parts = {part_of(formats[i], 256, 64, 128)}, .n_parts = 1, .n_matrices = 4, .is_grouped = true};
     yk_weight_view *weight = &spec.parts[0].weight;
     assert_true(yk_cuda_linear_keeps(&spec, 0));
     weight->act_order = true;
-    assert_int_equal(yk_cuda_linear_keeps(&spec, 0), formats[i] != YK_WEIGHT_FP8); /* which has no groups to sort */
+    assert_int_equal(yk_cuda_linear_keeps(&spec, 0), i < 2); /* floats have no groups to sort */
     weight->act_order = false;
     weight->group = spec.parts[0].group_local = 256;
     spec.max_tokens = 300;
@@ -291,6 +314,7 @@ const yk_cuda_format *const yk_cuda_formats[] = {&yk_cuda_format_awq,
                                                  &yk_cuda_format_int8,
                                                  &yk_cuda_format_int8_as_16_bits,
                                                  &yk_cuda_format_fp8,
+                                                 &yk_cuda_format_fp4,
                                                  &yk_cuda_format_plain,
                                                  &other_format,
                                                  &third_format,
@@ -507,6 +531,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(packed_bytes),
       cmocka_unit_test(packed_bytes_of_bytes),
+      cmocka_unit_test(packed_bytes_of_4_bit_floats),
       cmocka_unit_test(other_bytes_are_not_kept),
       cmocka_unit_test(grouped_layers_keep_bytes),
       cmocka_unit_test(orders_of_inputs),

@@ -281,8 +281,9 @@ void every_plan_has_a_kernel(void **)
 {
   using namespace yk_gemm;
   const yk_gemm_gpu gpu = {"NVIDIA H200", 132, YK_GEMM_WGMMA, nullptr, {0, 0, 66, 39, 30, 22, 17, 15, 15}};
-  for (int64_t group : {32, 64, 96, 128, 256}) {
+  for (int64_t group : {16, 32, 64, 96, 128, 256}) {
     for (const kernel_types &types : ALL_KERNEL_TYPES) {
+      if (group % YK_GEMM_GROUP_UNIT(types.encoding) != 0) continue;
       const yk_gemm_desc desc = {3840, 4096, group, types.dtype, YK_NO_ACTIVATION, types.encoding};
       for (int64_t m : {1, 9, 17, 25, 33, 100, 1000, 8192}) {
         assert_true(plans_of(gpu, desc, m).size() > 0);
@@ -324,6 +325,9 @@ void a_gemm_refuses_sizes_out_of_range(void **)
        "n must be a multiple of 16 from 16 to 16777216, found 33554432"},
       {{64, 16, 48, YK_F16, YK_NO_ACTIVATION, YK_GEMM_INT8},
        "group must be a multiple of 32 or cover k = 64, found 48"},
+      {{64, 16, 48, YK_F16, YK_NO_ACTIVATION, YK_GEMM_FP4}, nullptr},
+      {{64, 16, 24, YK_F16, YK_NO_ACTIVATION, YK_GEMM_FP4},
+       "group must be a multiple of 16 or cover k = 64, found 24"},
       {{64, 16, 32, YK_F32, YK_NO_ACTIVATION, YK_GEMM_INT4}, "activations must be float16 or bfloat16, found float32"},
   };
   for (const auto &c : cases) {

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/common/activation.cuh"
 #include "kernels/cuda/common/division.cuh"
+#include "kernels/cuda/gemm/encoding_fp4.cuh"
 #include "kernels/cuda/gemm/encoding_fp8.cuh"
 #include "kernels/cuda/gemm/encoding_int4.cuh"
 #include "kernels/cuda/gemm/encoding_int8.cuh"
@@ -34,9 +35,9 @@ template <yk_dtype DTYPE> __device__ __forceinline__ float load_float(const void
 
 /* Whether the packed layout has a variant with this number of groups of scales in a K tile
  * (yk_gemm_groups_per_k_tile). */
-constexpr bool has_groups(yk_gemm_encoding encoding, int groups)
+__host__ __device__ constexpr bool has_groups(yk_gemm_encoding encoding, int groups)
 {
-  return groups != 2 || yk_gemm_traits(encoding).has_two_groups;
+  return yk_gemm_traits(encoding).layouts & groups;
 }
 
 /* Whether a kernel is compiled for a tile. SHAPE: small_batch_shape or wgmma_shape; groups: of scales in a K tile. */
@@ -44,7 +45,8 @@ template <typename SHAPE> constexpr bool is_compiled(const SHAPE &shape, yk_gemm
 {
   scale_groups compiled = yk_gemm_traits(encoding).bits == 4 ? shape.int4_groups : shape.byte_groups;
   if (!has_groups(encoding, groups)) return false;
-  return compiled == scale_groups::ANY || (compiled == scale_groups::FROM_128 && groups == 1);
+  const int layouts = yk_gemm_traits(encoding).layouts, fewest = layouts & -layouts;
+  return compiled == scale_groups::ANY || (compiled == scale_groups::FROM_128 && groups == fewest);
 }
 
 /* The same for a given GEMM. */
@@ -53,11 +55,43 @@ template <typename SHAPE> inline bool can_run(const SHAPE &shape, const yk_gemm_
   return is_compiled(shape, desc.encoding, groups_per_k_tile(desc));
 }
 
-/* The row scales of 8-bit weights for rows lane/4 (x) and lane/4 + 8 (y) of a panel's accumulator fragment. */
+/* The row scales for rows lane/4 (x) and lane/4 + 8 (y) of a panel's accumulator fragment. */
 __device__ __forceinline__ float2 load_row_scales(const float *row_scales, int panel, int lane)
 {
   const float *at = row_scales + panel * PANEL_COLUMNS + lane / 4;
   return make_float2(__ldg(at), __ldg(at + 8));
+}
+
+/* Whether weights scaled in the fragment are exact. Else scales rather multiply a group's accumulators, where registers
+ * allow it. */
+__host__ __device__ constexpr bool scales_exactly(yk_gemm_encoding encoding)
+{
+  return encoding == YK_GEMM_FP4;
+}
+
+/* The scales of the group of a k16 step. words: the lane's of the block of scales. */
+template <typename PANEL, yk_dtype DTYPE>
+__device__ __forceinline__ void load_scales(dequant<PANEL::ENCODING, DTYPE> &scales, uint2 words, int step)
+{
+  if constexpr (PANEL::BLOCK_GROUPS == 1)
+    scales.load(words);
+  else
+    scales.load(words, step / PANEL::GROUP_STEPS % PANEL::BLOCK_GROUPS);
+}
+
+/* The same from a panel in shared memory with a number of groups that is known at run time alone. */
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE>
+__device__ __forceinline__ void load_scales(dequant<ENCODING, DTYPE> &scales, const uint8_t *panel, int step, int groups,
+                                            int lane)
+{
+  constexpr int BLOCK_GROUPS = YK_GEMM_BLOCK_GROUPS(ENCODING), SCALES = YK_GEMM_PANEL_WEIGHT_BYTES(ENCODING);
+  const int group = step * groups / K_STEPS;
+  const uint8_t *from = panel + SCALES + group / BLOCK_GROUPS * SCALE_BLOCK_BYTES + lane / 4 * 8;
+  const uint2 words = *reinterpret_cast<const uint2 *>(from);
+  if constexpr (BLOCK_GROUPS == 1)
+    scales.load(words);
+  else
+    scales.load(words, group % BLOCK_GROUPS);
 }
 
 /* Multiplies one panel's accumulators, of N8 groups of 8 tokens, with its row scales. */
@@ -67,14 +101,15 @@ template <int N8> __device__ __forceinline__ void scale_rows(float2 scales, floa
   for (int i = 0; i < N8 * 4; i++) acc[i / 4][i % 4] *= i % 4 < 2 ? scales.x : scales.y;
 }
 
-/* The compiled kernels of one tile, for 1, 2 and 4 groups of scales in a K tile (entries 0, 1 and 2); NULL if not
+/* The compiled kernels of one tile, for 1, 2, 4 and 8 groups of scales in a K tile (entries 0 to 3); NULL if not
  * compiled. */
 struct tile_kernels {
-  const void *of_groups[3];
+  const void *of_groups[4];
 
   const void *get(const yk_gemm_desc &desc) const
   {
-    return of_groups[groups_per_k_tile(desc) / 2];
+    const int groups = groups_per_k_tile(desc);
+    return of_groups[groups == 8 ? 3 : groups / 2];
   }
 };
 

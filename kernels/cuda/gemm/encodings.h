@@ -5,27 +5,30 @@
 
 #include <stdbool.h>
 
-/* X(NAME, bits of a weight, whether two scale groups of a K tile have a separate layout, row scales)
+/* X(NAME, bits of a weight, layouts, bits of a group's scale and zero, row scales)
  *   INT4   AWQ: unsigned integers, an integer zero and a 16-bit scale per group
  *   INT8   signed integers, a float32 scale and a zero from -128 to 128, stored to 1/256, per group
  *   FP8    e4m3 without infinities, a float32 scale per group
- * Without a separate layout, two scale groups are stored as four, pairs of which are equal; fewer kernels are compiled
- * then. Row scales: accumulators of a row (column of W) are multiplied with the largest of its float32 scales. */
+ *   FP4    e2m1, a float32 scale of a few significant bits per group (encoding_fp4.cuh)
+ * Layouts: the sum of the numbers of scale groups in a K tile, powers of two, that have a layout and kernels. Longer
+ * groups are stored as several equal ones. Row scales: accumulators of a row (column of W) are multiplied with a float32
+ * factor that the row's scales have in common: INT8 and FP8, the largest of its scales. */
 #define YK_GEMM_ENCODINGS(X)                                                                                           \
-  X(INT4, 4, true, false)                                                                                              \
-  X(INT8, 8, false, true)                                                                                              \
-  X(FP8, 8, false, true)
+  X(INT4, 4, 1 + 2 + 4, 32, false)                                                                                     \
+  X(INT8, 8, 1 + 4, 32, true)                                                                                          \
+  X(FP8, 8, 1 + 4, 32, true)                                                                                           \
+  X(FP4, 4, 4 + 8, 8, true)
 
 typedef enum yk_gemm_encoding {
-#define YK_ENUMERATOR(NAME, BITS, TWO_GROUPS, ROW_SCALES) YK_GEMM_##NAME,
+#define YK_ENUMERATOR(NAME, ...) YK_GEMM_##NAME,
   YK_GEMM_ENCODINGS(YK_ENUMERATOR)
 #undef YK_ENUMERATOR
       YK_GEMM_N_ENCODINGS
 } yk_gemm_encoding;
 
 typedef struct yk_gemm_encoding_traits {
-  int bits;
-  bool has_two_groups, has_row_scales;
+  int bits, layouts, scale_bits;
+  bool has_row_scales;
 } yk_gemm_encoding_traits;
 
 #ifdef __cplusplus
@@ -42,16 +45,16 @@ typedef struct yk_gemm_encoding_traits {
 YK_TRAITS_OF_DEVICE static inline YK_TRAITS_FUNCTION yk_gemm_encoding_traits yk_gemm_traits(yk_gemm_encoding e)
 {
   switch (e) {
-#define YK_CASE(NAME, BITS, TWO_GROUPS, ROW_SCALES)                                                                    \
+#define YK_CASE(NAME, BITS, LAYOUTS, SCALE_BITS, ROW_SCALES)                                                           \
   case YK_GEMM_##NAME: {                                                                                               \
-    const yk_gemm_encoding_traits traits = {BITS, TWO_GROUPS, ROW_SCALES};                                             \
+    const yk_gemm_encoding_traits traits = {BITS, LAYOUTS, SCALE_BITS, ROW_SCALES};                                    \
     return traits;                                                                                                     \
   }
     YK_GEMM_ENCODINGS(YK_CASE)
 #undef YK_CASE
   case YK_GEMM_N_ENCODINGS: break;
   }
-  const yk_gemm_encoding_traits none = {16, false, false};
+  const yk_gemm_encoding_traits none = {16, 1, 32, false};
   return none;
 }
 

@@ -23,7 +23,8 @@ __device__ __forceinline__ uint32_t lane_of_x(int lane)
 }
 
 /* acc += 128 inputs of WARP_PANELS panels by N tokens. A group of scales has separate accumulators, which are scaled in
- * float32: fewer instructions than scaling the weights, and no rounding.
+ * float32: fewer instructions than scaling the weights, and no rounding. Encodings whose scaled fragments are exact
+ * need neither.
  *   panels   address of the warp's first panel in shared memory
  *   x        address of the row that this lane gives ldmatrix, in the first half of the stage's x. x is stored as two
  *            halves of 64 inputs, each [ROWS tokens][128 bytes] with the 128-byte swizzle: the 16-byte pieces of a row
@@ -34,7 +35,7 @@ __device__ __forceinline__ void multiply_k_tile(uint32_t panels, uint32_t x, int
                                                 float (&acc)[WARP_PANELS][N / 8][4])
 {
   constexpr int GROUP_STEPS = PANEL::GROUP_STEPS, LOAD_STEPS = PANEL::LOAD_STEPS, N8 = N / 8;
-  constexpr bool INTEGERS = takes_integers(PANEL::ENCODING, N, WARP_PANELS);
+  constexpr bool INTEGERS = takes_integers(PANEL::ENCODING, N, WARP_PANELS), SCALED = scales_exactly(PANEL::ENCODING);
   using integers = integer_weights<DTYPE>;
   const uint32_t ones[4] = {integers::ONE, integers::UPPER_ONE, integers::ONE, integers::UPPER_ONE};
   uint4 words[WARP_PANELS];
@@ -48,9 +49,9 @@ __device__ __forceinline__ void multiply_k_tile(uint32_t panels, uint32_t x, int
     for (int c = 0; c < WARP_PANELS; c++) {
       uint32_t panel = panels + c * PANEL::BYTES;
       if (step % LOAD_STEPS == 0) words[c] = load_shared16(words_at<PANEL>(panel, step, lane));
-      if (step % GROUP_STEPS) continue;
-      scale_words[c] = load_shared8(scales_at<PANEL>(panel, step, lane));
-      if constexpr (!INTEGERS) scales[c].load(scale_words[c]);
+      if (step % PANEL::SCALE_STEPS == 0) scale_words[c] = load_shared8(scales_at<PANEL>(panel, step, lane));
+      if constexpr (!INTEGERS)
+        if (step % GROUP_STEPS == 0) load_scales<PANEL>(scales[c], scale_words[c], step);
     }
     if (step % GROUP_STEPS == 0) {
 #pragma unroll
@@ -71,13 +72,16 @@ __device__ __forceinline__ void multiply_k_tile(uint32_t panels, uint32_t x, int
 #pragma unroll
     for (int c = 0; c < WARP_PANELS; c++) {
       uint32_t a[4];
-      if constexpr (INTEGERS)
+      if constexpr (SCALED)
+        scales[c].expand(words[c], step % LOAD_STEPS, a);
+      else if constexpr (INTEGERS)
         integers::expand(word_at(words[c], step % 4), a);
       else
         scales[c].expand_unscaled(words[c], step % LOAD_STEPS, a);
 #pragma unroll
-      for (int t = 0; t < N8; t++) mma<DTYPE>(part[c][t], a, b[t][step % 2 * 2], b[t][step % 2 * 2 + 1]);
-      if ((step + 1) % GROUP_STEPS) continue;
+      for (int t = 0; t < N8; t++)
+        mma<DTYPE>(SCALED ? acc[c][t] : part[c][t], a, b[t][step % 2 * 2], b[t][step % 2 * 2 + 1]);
+      if (SCALED || (step + 1) % GROUP_STEPS) continue;
       if constexpr (INTEGERS) {
         integers w;
         w.load(scale_words[c]);
@@ -86,7 +90,7 @@ __device__ __forceinline__ void multiply_k_tile(uint32_t panels, uint32_t x, int
           acc[c][i / 4][i % 4] =
               fmaf(w.scale[i % 4 / 2], fmaf(w.offset[i % 4 / 2], x_sum[i / 4][i % 4], part[c][i / 4][i % 4]),
                    acc[c][i / 4][i % 4]);
-      } else {
+      } else if constexpr (!SCALED) {
 #pragma unroll
         for (int i = 0; i < N8 * 4; i++)
           acc[c][i / 4][i % 4] = fmaf(scales[c].scale_of(i % 4 / 2), part[c][i / 4][i % 4], acc[c][i / 4][i % 4]);

@@ -5,11 +5,12 @@
  *                           step
  *   or 2048 bytes           [input quarter 4][lane 32][k16 step 2][2] words: two words hold a lane's A fragment
  *   64 bytes per group      [row 8][upper 2] scale words (encoding_*.cuh)
+ *   or per four groups      [row 8][group 4][upper 2] scale bytes
  * Register j of a fragment holds row lane / 4 (+ 8 for odd j), inputs 2 (lane % 4) and the next one (+ 8 for j of 2 and
  * 3), in its two halves. Nibbles are the four bits of the word from bit 4j and from bit 4j + 16. Bytes of register j
- * are in word j / 2, at bytes 0 and 2 for even j, 1 and 3 for odd j; FP8 for float16 is an exception
- * (encoding_fp8.cuh). Rows 8 to 15 of a panel are called upper rows. Panels are ordered [K tile][panel], so that any
- * run of panels of a K tile is one run of bytes and one bulk copy. The row scales of 8-bit weights follow all panels.
+ * are in word j / 2, at bytes 0 and 2 for even j, 1 and 3 for odd j. FP4, and FP8 for float16, have other bits of the
+ * same words (encoding_fp4.cuh, encoding_fp8.cuh). Rows 8 to 15 of a panel are called upper rows. Panels are ordered [K tile][panel], so that any
+ * run of panels of a K tile is one run of bytes and one bulk copy. Row scales, of encodings that have them, follow all panels.
  * With gates, the 16 columns of a panel are 8 gates and their 8 ups. */
 #ifndef YK_KERNELS_CUDA_GEMM_PACKED_LAYOUT_CUH
 #define YK_KERNELS_CUDA_GEMM_PACKED_LAYOUT_CUH
@@ -22,7 +23,7 @@ namespace yk_gemm {
 
 constexpr int TILE_K = YK_GEMM_TILE_K;
 constexpr int PANEL_COLUMNS = YK_GEMM_PANEL_COLUMNS;
-constexpr int PANEL_SCALE_BYTES = YK_GEMM_PANEL_SCALE_BYTES;
+constexpr int SCALE_BLOCK_BYTES = YK_GEMM_SCALE_BLOCK_BYTES;
 constexpr int LANE_BYTES = 16;                    /* that a lane loads at once */
 constexpr int PANEL_LOAD_BYTES = 32 * LANE_BYTES; /* that a warp loads at once */
 constexpr int K_STEPS = TILE_K / 16;              /* k16 steps of a K tile: mma.sync and wgmma take 16 inputs each */
@@ -32,9 +33,11 @@ template <yk_gemm_encoding ENCODING_, int GROUPS_> struct panel_layout {
   static constexpr yk_gemm_encoding ENCODING = ENCODING_;
   static constexpr int GROUPS = GROUPS_;                              /* groups of scales */
   static constexpr int SCALES = YK_GEMM_PANEL_WEIGHT_BYTES(ENCODING); /* offset of the scales, in bytes */
-  static constexpr int BYTES = SCALES + GROUPS * PANEL_SCALE_BYTES;
+  static constexpr int BLOCK_GROUPS = YK_GEMM_BLOCK_GROUPS(ENCODING); /* groups whose scales a lane loads at once */
+  static constexpr int BYTES = SCALES + GROUPS / BLOCK_GROUPS * SCALE_BLOCK_BYTES;
   static constexpr int LOAD_STEPS = K_STEPS * PANEL_LOAD_BYTES / SCALES; /* k16 steps that a lane loads at once */
   static constexpr int GROUP_STEPS = K_STEPS / GROUPS;                   /* k16 steps that share a scale */
+  static constexpr int SCALE_STEPS = GROUP_STEPS * BLOCK_GROUPS;         /* k16 steps whose scales a lane loads at once */
 };
 
 inline int groups_per_k_tile(const yk_gemm_desc &desc)
@@ -59,7 +62,7 @@ inline int64_t n_panels(const yk_gemm_desc &desc)
 }
 
 /* Addresses in shared memory, for a panel at address `panel`: the 16 bytes with a lane's words of a k16 step (and of
- * the other steps of the same load), and the lane's two scale words of the step's group. */
+ * the other steps of the same load), and the lane's two scale words of the step's group, or of the step's block. */
 template <typename PANEL> __device__ __forceinline__ uint32_t words_at(uint32_t panel, int step, int lane)
 {
   return panel + step / PANEL::LOAD_STEPS * PANEL_LOAD_BYTES + lane * LANE_BYTES;
@@ -67,7 +70,7 @@ template <typename PANEL> __device__ __forceinline__ uint32_t words_at(uint32_t 
 
 template <typename PANEL> __device__ __forceinline__ uint32_t scales_at(uint32_t panel, int step, int lane)
 {
-  return panel + PANEL::SCALES + step / PANEL::GROUP_STEPS * PANEL_SCALE_BYTES + lane / 4 * 8;
+  return panel + PANEL::SCALES + step / PANEL::SCALE_STEPS * SCALE_BLOCK_BYTES + lane / 4 * 8;
 }
 
 __host__ __device__ constexpr bool has_row_scales(yk_gemm_encoding encoding)
@@ -75,7 +78,7 @@ __host__ __device__ constexpr bool has_row_scales(yk_gemm_encoding encoding)
   return yk_gemm_traits(encoding).has_row_scales;
 }
 
-/* The row scales of 8-bit weights, by packed row, within packed; NULL for 4 bits. */
+/* The row scales, by packed row, within packed; NULL for an encoding without. */
 inline const float *row_scales_of(const yk_gemm_desc &desc, const void *packed)
 {
   if (!has_row_scales(desc.encoding)) return nullptr;

@@ -10,23 +10,33 @@
 enum {
   YK_GEMM_TILE_K = 128,
   YK_GEMM_PANEL_COLUMNS = 16,
-  YK_GEMM_PANEL_SCALE_BYTES = YK_GEMM_PANEL_COLUMNS * 4 /* scale bytes per group */
+  YK_GEMM_SCALE_BLOCK_BYTES = YK_GEMM_PANEL_COLUMNS * 4 /* of a group's scales, or of four groups' 8-bit scales */
 };
 
 /* Bytes of a panel without its scales. */
 #define YK_GEMM_PANEL_WEIGHT_BYTES(encoding)                                                                           \
   (YK_GEMM_PANEL_COLUMNS * YK_GEMM_TILE_K * yk_gemm_traits(encoding).bits / 8)
 
+/* Groups whose scales are in one block. */
+#define YK_GEMM_BLOCK_GROUPS(encoding) (32 / yk_gemm_traits(encoding).scale_bits)
+
+/* Inputs of a group are a multiple of this number. */
+#define YK_GEMM_GROUP_UNIT(encoding) (yk_gemm_traits(encoding).layouts >= 8 ? 16 : 32)
+
 /* Groups of scales in a K tile: longer groups repeat their scale, so that a panel is complete in itself. */
 static inline int yk_gemm_groups_per_k_tile(const yk_gemm_desc *desc)
 {
-  if (desc->group >= desc->k || desc->group % 128 == 0) return 1;
-  return desc->group % 64 == 0 && yk_gemm_traits(desc->encoding).has_two_groups ? 2 : 4;
+  const int layouts = yk_gemm_traits(desc->encoding).layouts;
+  int groups = 1;
+  for (; groups * 2 <= layouts; groups *= 2)
+    if ((layouts & groups) && (desc->group >= desc->k || desc->group % (YK_GEMM_TILE_K / groups) == 0)) break;
+  return groups;
 }
 
 static inline int yk_gemm_panel_bytes(const yk_gemm_desc *desc)
 {
-  return YK_GEMM_PANEL_WEIGHT_BYTES(desc->encoding) + yk_gemm_groups_per_k_tile(desc) * YK_GEMM_PANEL_SCALE_BYTES;
+  return YK_GEMM_PANEL_WEIGHT_BYTES(desc->encoding) +
+         yk_gemm_groups_per_k_tile(desc) / YK_GEMM_BLOCK_GROUPS(desc->encoding) * YK_GEMM_SCALE_BLOCK_BYTES;
 }
 
 /* Whether a kernel that reads the panels of one GEMM can also read those of the other. Equal groups are not sufficient:

@@ -39,7 +39,7 @@ struct wgmma_params {
   int x_stages, weight_stages;
   yk_activation activation;
   int peer_groups; /* maximum groups of 8 tokens that each block of a tile finishes, if these blocks are a cluster */
-  const float *row_scales; /* NULL for 4 bits */
+  const float *row_scales; /* NULL for an encoding without */
 };
 
 /* Ranges of each split tile if all tiles are split equally (split-K); else 0 (stream-K). */

@@ -36,7 +36,7 @@ typedef struct yk_gemm_gpu {
 typedef struct yk_gemm_desc {
   int64_t k;                /* inputs, a multiple of 32 */
   int64_t n;                /* columns of W, a multiple of 8; with gates gate and up together, a multiple of 16 */
-  int64_t group;            /* inputs that share a scale: a multiple of 32, or k and more for one group */
+  int64_t group; /* inputs that share a scale: a multiple of 32 (FP4: 16), or k and more for one group */
   yk_dtype dtype;           /* activations, bias and result: YK_F16 or YK_BF16 */
   yk_activation activation; /* gated or none; gated, columns [0, n/2) are gates, [n/2, n) ups, and y has n/2 */
   yk_gemm_encoding encoding;
@@ -55,7 +55,7 @@ typedef struct yk_gemm_source {
   int64_t k_phase;        /* inputs of the first group that precede the range */
 } yk_gemm_source;
 
-/* Rows of bytes in device memory, INT8 or FP8. Local input i and local column j are byte i of row j; their group is
+/* Rows of bytes in device memory, INT8, FP8, or a code of FP4 in each. Local input i and local column j are byte i of row j; their group is
  * (k_phase + i) / group, counted from the pointers. */
 typedef struct yk_gemm_rows {
   const uint8_t *bytes; /* [n, row_bytes], at the first input of the range */

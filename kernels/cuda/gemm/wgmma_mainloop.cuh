@@ -109,6 +109,7 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
     uint32_t panels = weights.data() + own_panels;
     uint64_t b = tile_descriptor(x.data(), 1024, 16); /* K-major: groups of 8 tokens are 1024 bytes apart */
     uint4 words[WGMMA_M];
+    uint2 scale_words[WGMMA_M];
     dequant<PANEL::ENCODING, DTYPE> scales[WGMMA_M];
 #pragma unroll
     for (int step = 0; step < K_STEPS; step++) {
@@ -117,7 +118,8 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
       for (int c = 0; c < WGMMA_M; c++) {
         uint32_t panel = panels + c * PANEL::BYTES;
         if (step % PANEL::LOAD_STEPS == 0) words[c] = load_shared16(words_at<PANEL>(panel, step, lane));
-        if (step % PANEL::GROUP_STEPS == 0) scales[c].load(load_shared8(scales_at<PANEL>(panel, step, lane)));
+        if (step % PANEL::SCALE_STEPS == 0) scale_words[c] = load_shared8(scales_at<PANEL>(panel, step, lane));
+        if (step % PANEL::GROUP_STEPS == 0) load_scales<PANEL>(scales[c], scale_words[c], step);
       }
       if (step % BATCH_STEPS == 0) {
         /* All but the newest batch are complete: a[batch] is free and, past a K tile's first batch, also the stage of x

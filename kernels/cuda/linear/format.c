@@ -8,5 +8,6 @@ const yk_cuda_format *const yk_cuda_formats[] = {&yk_cuda_format_awq,
                                                  &yk_cuda_format_int8,
                                                  &yk_cuda_format_int8_as_16_bits,
                                                  &yk_cuda_format_fp8,
+                                                 &yk_cuda_format_fp4,
                                                  &yk_cuda_format_plain,
                                                  NULL};

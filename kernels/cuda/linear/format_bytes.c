@@ -1,9 +1,10 @@
-/* format_bytes.c - 8-bit weights (integers and floats) with float inputs on a GPU: packed for the GEMM of 16-bit
- * activations (gemm/dense/dense.h). Integers whose inputs are in another order than x, and which that GEMM does not
+/* format_bytes.c - 8-bit weights (integers and floats) and 4-bit floats, which arrive as bytes too, with float inputs on a
+ * GPU: packed for the GEMM of 16-bit activations (gemm/dense/dense.h). Integers whose inputs are in another order than x, and which that GEMM does not
  * take, are rounded to 16 bits here: the loader cannot dequantise a part that is sorted by group. */
 #include <string.h>
 
 #include "base/checked.h"
+#include "kernels/cuda/gemm/packed_sizes.h"
 #include "kernels/cuda/layout/format.h"
 #include "kernels/cuda/linear/format_wna16.h"
 
@@ -45,13 +46,14 @@ static int64_t packed_group(const yk_linear_part *part)
 }
 
 /* The WNA16 GEMM takes slices of whole half panels (8 columns) and of k a multiple of 32, whose groups are one, or
- * multiples of 32; no float32 results, and no part with as_16_bits. */
+ * multiples of 32, of 4-bit floats also of 16; no float32 results, and no part with as_16_bits. */
 static bool takes_packed(const yk_linear_spec *spec, int i)
 {
   const yk_linear_part *part = &spec->parts[i];
+  const int unit = part->weight.format == YK_WEIGHT_FP4 ? YK_GEMM_GROUP_UNIT(YK_GEMM_FP4) : 32;
   int64_t k = yk_range_size(part->k), n = yk_range_size(part->n), group = packed_group(part);
   if (part->as_16_bits || spec->f32_output || !has_float_inputs(spec, i) || k == 0 || k % 32 || n % 8) return false;
-  return group == k || group % 32 == 0;
+  return group == k || group % unit == 0;
 }
 
 /* Among the parts that are not packed, only those with an order of inputs arrive as 8 bits: the others are dequantised
@@ -130,6 +132,18 @@ const yk_cuda_format yk_cuda_format_fp8 = {
     .takes = takes_packed,
     .fuse_key = packed_group,
     .gemm = &yk_cuda_gemm_wna16_fp8,
+#ifdef YOKE_HAVE_CUDA
+    .load = load_packed,
+#endif
+};
+
+const yk_cuda_format yk_cuda_format_fp4 = {
+    .name = "fp4",
+    .weight_format = YK_WEIGHT_FP4,
+    .check = check,
+    .takes = takes_packed,
+    .fuse_key = packed_group,
+    .gemm = &yk_cuda_gemm_wna16_fp4,
 #ifdef YOKE_HAVE_CUDA
     .load = load_packed,
 #endif

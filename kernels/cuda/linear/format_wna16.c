@@ -140,9 +140,11 @@ const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int8 = {
     .name = "W8A16", .variant = YK_GEMM_INT8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
 const yk_cuda_gemm_kind yk_cuda_gemm_wna16_fp8 = {
     .name = "W8A16 of floats", .variant = YK_GEMM_FP8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
+const yk_cuda_gemm_kind yk_cuda_gemm_wna16_fp4 = {
+    .name = "W4A16 of floats", .variant = YK_GEMM_FP4, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
 
 bool yk_cuda_gemm_is_wna16(const yk_cuda_gemm *gemm)
 {
   return gemm->kind == &yk_cuda_gemm_wna16_int4 || gemm->kind == &yk_cuda_gemm_wna16_int8 ||
-         gemm->kind == &yk_cuda_gemm_wna16_fp8;
+         gemm->kind == &yk_cuda_gemm_wna16_fp8 || gemm->kind == &yk_cuda_gemm_wna16_fp4;
 }

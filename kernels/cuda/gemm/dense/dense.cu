@@ -50,8 +50,9 @@ extern "C" yk_status yk_gemm_desc_check(const yk_gemm_desc *desc, yk_err *err)
   if (desc->n <= 0 || desc->n % columns || desc->n > max_size)
     return yk_err_set(err, YK_E_INVAL, "GEMM: n must be a multiple of %d from %d to %lld, found %lld", columns, columns,
                       max_size, (long long)desc->n);
-  if (desc->group <= 0 || (desc->group < desc->k && desc->group % 32))
-    return yk_err_set(err, YK_E_INVAL, "GEMM: group must be a multiple of 32 or cover k = %lld, found %lld",
+  const int unit = YK_GEMM_GROUP_UNIT(desc->encoding);
+  if (desc->group <= 0 || (desc->group < desc->k && desc->group % unit))
+    return yk_err_set(err, YK_E_INVAL, "GEMM: group must be a multiple of %d or cover k = %lld, found %lld", unit,
                       (long long)desc->k, (long long)desc->group);
   if (desc->dtype != YK_F16 && desc->dtype != YK_BF16)
     return yk_err_set(err, YK_E_INVAL, "GEMM: activations must be float16 or bfloat16, found %s",

@@ -1,6 +1,6 @@
 /* dense.h - GEMM of 16-bit activations with weights of fewer bits on one GPU: y = x W (+ bias), or a gated activation
- * of the result. Weights are AWQ's 4-bit integers, 8-bit integers or 8-bit floats (yk_gemm_encoding): one family of
- * kernels, whose panels and dequantisation (encoding_*.cuh) are template parameters.
+ * of the result. Weights are AWQ's 4-bit integers, 8-bit integers, or floats of 8 or 4 bits (yk_gemm_encoding): one
+ * family of kernels, whose panels and dequantisation (encoding_*.cuh) are template parameters.
  *
  * All kernels compute the transpose: columns of W are the rows (tile M) of a matrix instruction's A operand, tokens are
  * the columns (tile N) of its B operand, and K is processed in tiles of 128 inputs (tile K). W is repacked once, at
@@ -36,6 +36,7 @@
  * scale is applied to a group's accumulators); accumulators are float32, the result is rounded once. Scales of 8-bit
  * weights are float32 and may be tiny: the accumulators of a row (column of W) are multiplied with the row's largest
  * scale, and the scales applied before are ratios to it. If a row has one scale, the ratio is 1 and weights are exact.
+ * Scales of 4-bit floats have a factor for each row too, and few bits: weights are exact (encoding_fp4.cuh).
  * The same call gives the same bits every time on one GPU: a plan depends only on the shape, the number of
  * multiprocessors and the number of clusters that run at once, and partial sums are added in a fixed order.
  *
@@ -80,10 +81,13 @@ void yk_gemm_plans_choose(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, yk_g
 yk_status yk_gemm_pack(const yk_gemm_desc *desc, void *packed, const yk_gemm_source *source, int64_t first_column,
                        int64_t n_columns, struct CUstream_st *stream, yk_err *err);
 
-/* yk_gemm_pack_rows - repacks rows of bytes, for the encodings INT8 and FP8.
- *   A scale is stored as the product of two factors: a row scale, the largest magnitude of the row's scales, as
+/* yk_gemm_pack_rows - repacks rows of bytes, for the encodings INT8, FP8 and FP4.
+ *   INT8, FP8: a scale is stored as the product of two factors: a row scale, the largest magnitude of the row's scales, as
  *   float32; and the ratio of the group's scale to the row scale, as float16 (INT8) or float32 (FP8). Zeros are rounded
- *   to multiples of 1/256 and clamped to -128 to 128 - 1/256. */
+ *   to multiples of 1/256 and clamped to -128 to 128 - 1/256.
+ *   FP4: the row scale is the factor of which all scales of the row are multiples by numbers of 4 significant bits: exact
+ *   for MXFP4, and for NVFP4 but for the rounding of float32. Of other scales, each is rounded to 4 significant bits.
+ *   Scales of less than 2^-29 times the row's largest become 0. */
 yk_status yk_gemm_pack_rows(const yk_gemm_desc *desc, void *packed, const yk_gemm_rows *source, int64_t first_column,
                             int64_t n_columns, struct CUstream_st *stream, yk_err *err);
 

@@ -24,7 +24,7 @@ constexpr int MAX_SPLITS = 16;
 
 struct mma_params {
   const uint8_t *packed;
-  const float *row_scales; /* NULL for 4 bits */
+  const float *row_scales; /* NULL for an encoding without */
   const void *bias, *x;
   void *y;
   float *partial; /* [split][m][rows_padded], NULL without a split */
@@ -71,25 +71,24 @@ __device__ __forceinline__ void multiply_stage(const mma_params &p, const uint8_
                                                float (&acc)[2][TOKENS / 8][4])
 {
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  constexpr int SCALES = YK_GEMM_PANEL_WEIGHT_BYTES(ENCODING);
   const uint8_t *weights = stage + TOKENS * X_ROW_BYTES;
   /* Lane i gives ldmatrix the address of row i%8 of matrix i/8: tokens +0, +0, +8, +8, inputs +0, +8, +0, +8. */
   int token = lane % 8 + lane / 16 * 8, piece0 = lane / 8 % 2;
 #pragma unroll
-  for (int quarter = 0; quarter < 4; quarter++) { /* 32 inputs: in one group */
+  for (int quarter = 0; quarter < 4; quarter++) { /* 32 inputs: in one group, or in two of 4-bit floats */
     dequant<ENCODING, DTYPE> scales[2];
     uint4 words[2];
 #pragma unroll
-    for (int panel = 0; panel < 2; panel++) {
-      const uint8_t *from = weights + (warp * 2 + panel) * p.panel_bytes;
-      int group = quarter * p.groups / 4;
-      scales[panel].load(*reinterpret_cast<const uint2 *>(from + SCALES + group * PANEL_SCALE_BYTES + lane / 4 * 8));
-      words[panel] = load_words<ENCODING>(from, quarter, lane);
-    }
+    for (int panel = 0; panel < 2; panel++)
+      words[panel] = load_words<ENCODING>(weights + (warp * 2 + panel) * p.panel_bytes, quarter, lane);
 #pragma unroll
     for (int step = 0; step < 2; step++) {
       uint32_t a[2][4];
-      for (int panel = 0; panel < 2; panel++) scales[panel].expand(words[panel], step, a[panel]);
+      for (int panel = 0; panel < 2; panel++) {
+        if (step == 0 || has_groups(ENCODING, 8))
+          load_scales(scales[panel], weights + (warp * 2 + panel) * p.panel_bytes, quarter * 2 + step, p.groups, lane);
+        scales[panel].expand(words[panel], step, a[panel]);
+      }
 #pragma unroll
       for (int pair = 0; pair < TOKENS / 16; pair++) {
         uint32_t b[4];
@@ -284,7 +283,8 @@ cudaError_t mma_sm80_init()
 {
   for (const kernel_types &t : ALL_KERNEL_TYPES) {
     cudaError_t error = with_types(t.encoding, t.dtype, [](auto types) {
-      const int most = shared_bytes(64, panel_layout<types.ENCODING, 4>::BYTES);
+      constexpr int MOST_GROUPS = has_groups(types.ENCODING, 8) ? 8 : 4;
+      const int most = shared_bytes(64, panel_layout<types.ENCODING, MOST_GROUPS>::BYTES);
       cudaError_t few = cudaFuncSetAttribute(mma_kernel<types.ENCODING, types.DTYPE, 16>,
                                              cudaFuncAttributeMaxDynamicSharedMemorySize, most);
       cudaError_t many = cudaFuncSetAttribute(mma_kernel<types.ENCODING, types.DTYPE, 64>,

@@ -49,7 +49,7 @@ struct small_batch_params {
   int stages;                /* a multiple of k_slices */
   int slice_warps, k_slices; /* warps of a K slice: 1, 2, 4 or 8; K slices of a block */
   int tile_panels;           /* panels of the warps of a slice */
-  const float *row_scales;   /* NULL for 4 bits */
+  const float *row_scales;   /* NULL for an encoding without */
 };
 
 __host__ __device__ constexpr int small_batch_x_bytes(int tokens)

@@ -25,7 +25,7 @@ struct sm80_params {
   yk_grouped_call call;
   int64_t k, n;
   int k_tiles, panels, groups, panel_bytes;
-  int64_t row_scales_at; /* offset of 8-bit weights' row scales, in bytes from a matrix's first panel */
+  int64_t row_scales_at; /* offset of the row scales, in bytes from a matrix's first panel */
   yk_activation activation;
   bool whole_pieces; /* k is a multiple of 8: rows are copied in pieces of 16 bytes */
 };
@@ -99,7 +99,8 @@ __device__ __forceinline__ void load_stage(const sm80_params &p, uint32_t stage,
   }
 }
 
-/* The A fragments of a warp's panel for the two steps of a quarter of a K tile: 32 inputs, in one group. */
+/* The A fragments of a warp's panel for the two steps of a quarter of a K tile: 32 inputs, in one group, or in two of
+ * 4-bit floats. */
 template <yk_dtype DTYPE, int WEIGHTS>
 __device__ __forceinline__ void load_a(const sm80_params &p, const uint8_t *weights, uint32_t address, int panel,
                                        int quarter, uint32_t (&a)[2][4])
@@ -112,8 +113,7 @@ __device__ __forceinline__ void load_a(const sm80_params &p, const uint8_t *weig
     constexpr int LOAD_QUARTERS = LANE_BYTES / QUARTER_BYTES;
     const uint8_t *from = weights + panel * p.panel_bytes;
     dequant<ENCODING, DTYPE> scales;
-    const int group = quarter * p.groups / 4;
-    scales.load(*reinterpret_cast<const uint2 *>(from + SCALES + group * PANEL_SCALE_BYTES + lane / 4 * 8));
+    load_scales(scales, from, quarter * 2, p.groups, lane);
     from += quarter / LOAD_QUARTERS * PANEL_LOAD_BYTES + lane * LANE_BYTES + quarter % LOAD_QUARTERS * QUARTER_BYTES;
     uint4 words = {};
     if constexpr (QUARTER_BYTES == LANE_BYTES) {
@@ -123,6 +123,8 @@ __device__ __forceinline__ void load_a(const sm80_params &p, const uint8_t *weig
       words = make_uint4(half.x, half.y, 0, 0);
     }
     scales.expand(words, 0, a[0]);
+    if constexpr (has_groups(ENCODING, 8))
+      load_scales(scales, weights + panel * p.panel_bytes, quarter * 2 + 1, p.groups, lane);
     scales.expand(words, 1, a[1]);
   } else {
     for (int step = 0; step < 2; step++)

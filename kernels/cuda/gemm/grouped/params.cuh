@@ -23,7 +23,7 @@ inline yk_gemm_desc desc_of_shared_expert(const yk_gemm_desc &desc, const yk_gro
 /* The weights and results of an output tile: those of a matrix, or of the shared expert. */
 struct grouped_operands {
   const uint8_t *weights;
-  const float *row_scales; /* for 8-bit weights */
+  const float *row_scales; /* if the encoding has them */
   const void *bias, *x;
   void *y;
   int k, k_tiles, n, n_panels;
@@ -32,7 +32,7 @@ struct grouped_operands {
 struct grouped_params {
   yk_grouped_call call;
   int k, n, k_tiles, n_panels;
-  int64_t row_scales_at; /* offset of 8-bit weights' row scales, in bytes from a matrix's first panel */
+  int64_t row_scales_at; /* offset of the row scales, in bytes from a matrix's first panel */
   yk_activation activation;
   int slice_warps, stage_panels, stages; /* few rows */
   int ring_bytes;

@@ -26,7 +26,8 @@ template <bool HAS_SHARED_EXPERT> tile_kernels kernels_of(yk_gemm_encoding encod
   return with_types(encoding, dtype, [](auto types) {
     return tile_kernels{{kernel_of_groups<types.ENCODING, types.DTYPE, 1, HAS_SHARED_EXPERT>(),
                          kernel_of_groups<types.ENCODING, types.DTYPE, 2, HAS_SHARED_EXPERT>(),
-                         kernel_of_groups<types.ENCODING, types.DTYPE, 4, HAS_SHARED_EXPERT>()}};
+                         kernel_of_groups<types.ENCODING, types.DTYPE, 4, HAS_SHARED_EXPERT>(),
+                         kernel_of_groups<types.ENCODING, types.DTYPE, 8, HAS_SHARED_EXPERT>()}};
   });
 }
 

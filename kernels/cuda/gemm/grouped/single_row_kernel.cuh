@@ -77,7 +77,7 @@ template <bool HAS_SHARED_EXPERT> __device__ __forceinline__ bool is_shared_expe
   return HAS_SHARED_EXPERT && slot == slots.n;
 }
 
-/* For 8-bit weights. Those of the shared expert's weight follow its own panels. */
+/* For encodings with row scales. Those of the shared expert's weight follow its own panels. */
 template <bool HAS_SHARED_EXPERT>
 __device__ __forceinline__ const float *row_scales_of_slot(const grouped_row_params &p, const row_slots &slots,
                                                            int slot)

@@ -2,7 +2,8 @@
  * time: wgmma with an A operand from registers does not overlap with it, and takes as long for 8 rows as for 32.
  *   tile N up to 48, up to 8 rows   mma.sync, weights as integers: a third of the instructions
  *   tile N up to 48, more rows      wgmma, unscaled weights: a group's accumulators are scaled instead
- *   larger tiles                    mainloop of wgmma_mainloop.cuh: they leave no registers for a group's sums */
+ *   larger tiles, or 4-bit floats   mainloop of wgmma_mainloop.cuh: larger tiles leave no registers for a group's sums,
+ *                                   and 4-bit floats need none */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_WGMMA_MAINLOOPS_CUH
 #define YK_KERNELS_CUDA_GEMM_GROUPED_WGMMA_MAINLOOPS_CUH
 
@@ -155,7 +156,7 @@ __device__ __forceinline__ void multiply_rows(tile_ring &x, tile_ring &weights, 
 {
   if constexpr (N < 16)
     mainloop_of_mma<DTYPE, PANEL, WGMMA_M, N>(x, weights, k_tiles, warpgroup, warp, lane, acc);
-  else if constexpr (has_few_rows(CAPACITY8 * 8))
+  else if constexpr (has_few_rows(CAPACITY8 * 8) && !scales_exactly(PANEL::ENCODING))
     mainloop_by_group<DTYPE, PANEL, WGMMA_M, N>(x, weights, k_tiles, warpgroup, warp, lane, acc);
   else
     mainloop<DTYPE, PANEL, WGMMA_M, N, 1, N <= 128 ? 2 : 1>(x, weights, work_tile{0, 0, k_tiles}, warpgroup, warp, lane,

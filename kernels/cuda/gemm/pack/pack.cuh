@@ -30,6 +30,23 @@ struct pack_target {
   }
 };
 
+/* Rows of bytes to pack. */
+struct rows_params {
+  yk_gemm_rows source;
+  pack_target to;
+  float *row_scales; /* of packed */
+  bool is_int8;
+};
+
+/* Index into scales and zeros for a column and the group of input k. */
+__device__ inline int64_t scale_index(const rows_params &p, int64_t column, int64_t k)
+{
+  return column * p.source.n_groups + (p.source.k_phase + min(k, p.to.k - 1)) / p.source.group;
+}
+
+/* yk_gemm_pack_rows for FP4 (pack_fp4.cu). */
+cudaError_t pack_fp4(const yk_gemm_desc &desc, const rows_params &p, cudaStream_t stream);
+
 /* The panel that a thread packs. A thread block packs PANELS neighbouring panels of one K tile, with THREADS threads
  * each; panel may be past the last one. */
 template <int THREADS, int PANELS> struct packed_panel {

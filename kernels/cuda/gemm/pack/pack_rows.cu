@@ -1,22 +1,9 @@
-/* pack_rows.cu - from rows of bytes, INT8 or FP8, to packed panels (packed_layout.cuh). Runs once, at load. */
+/* pack_rows.cu - from rows of bytes to packed panels (packed_layout.cuh): INT8 and FP8 here. Runs once, at load. */
 #include "kernels/cuda/gemm/dense/dense.h"
 #include "kernels/cuda/gemm/pack/pack.cuh"
 
 namespace yk_gemm {
 namespace {
-
-struct rows_params {
-  yk_gemm_rows source;
-  pack_target to;
-  float *row_scales;
-  bool is_int8;
-};
-
-/* Index into scales and zeros for a column and the group of input k. */
-__device__ int64_t scale_index(const rows_params &p, int64_t column, int64_t k)
-{
-  return column * p.source.n_groups + (p.source.k_phase + min(k, p.to.k - 1)) / p.source.group;
-}
 
 /* A row scale is the largest magnitude of the row's scales. One warp per packed row, eight per thread block. */
 __global__ void __launch_bounds__(256) row_scales_kernel(rows_params p)
@@ -90,13 +77,14 @@ extern "C" yk_status yk_gemm_pack_rows(const yk_gemm_desc *desc, void *packed, c
   using namespace yk_gemm;
   YK_TRY(yk_gemm_desc_check(desc, err));
   if (desc->encoding == YK_GEMM_INT4)
-    return yk_err_set(err, YK_E_INVAL, "GEMM pack: rows of bytes: expected a GEMM of 8 bits, found one of 4 bits");
+    return yk_err_set(err, YK_E_INVAL, "GEMM pack: rows of bytes: expected INT8, FP8 or FP4, found INT4");
   YK_TRY(pack_check(*desc, first_column, n_columns, source->group, source->k_phase, err));
   if (n_columns == 0) return YK_OK;
   const rows_params p = {*source,
                          {*desc, packed, first_column, n_columns},
                          const_cast<float *>(row_scales_of(*desc, packed)),
                          desc->encoding == YK_GEMM_INT8};
+  if (desc->encoding == YK_GEMM_FP4) return cuda_status(pack_fp4(*desc, p, stream), "GEMM pack", err);
   const unsigned row_blocks = static_cast<unsigned>(ceil_div(p.to.panels * PANEL_COLUMNS, 8));
   row_scales_kernel<<<row_blocks, 256, 0, stream>>>(p);
   const unsigned blocks = packed_panel<PANEL_THREADS, BLOCK_PANELS>::blocks(p.to, *desc);
