@@ -34,7 +34,7 @@ set(generated_sources)
 set(yoke_instances) # for every architecture
 # Only for compute capability 9.0: the kernels of these sources are empty in code for other architectures.
 file(GLOB yoke_sm90_sources CONFIGURE_DEPENDS kernels/cuda/gemm/grouped/single_row.cu kernels/cuda/w8a8/wgmma.cu
-     kernels/cuda/moe/routed_gemm.cu kernels/cuda/moe/single_token.cu)
+     kernels/cuda/moe/routed_gemm.cu)
 foreach(act ${activations})
   foreach(encoding ${encodings})
     string(TOUPPER YK_GEMM_${encoding} enum)
@@ -42,6 +42,11 @@ foreach(act ${activations})
       yoke_instance(yoke_sm90_sources kernels/cuda/gemm/${family}_instances.cuh ${encoding}_${act} ${enum}
                     ${dtype_${act}})
     endforeach()
+  endforeach()
+  foreach(encoding int4 fp4)
+    string(TOUPPER YK_GEMM_${encoding} enum)
+    yoke_instance(yoke_sm90_sources kernels/cuda/moe/single_token_instances.cuh ${encoding}_${act} ${enum}
+                  ${dtype_${act}})
   endforeach()
   foreach(family wgmma cluster expanded)
     yoke_instance(yoke_sm90_sources kernels/cuda/latent/${family}_instances.cuh ${act} ${element_${act}})

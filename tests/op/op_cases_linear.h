@@ -79,7 +79,8 @@ static inline void random_fp4_scales(char *bytes, double *values, size_t n_scale
   const float factor = (float)(sigma / 2.6 * (0.7 + 0.6 * op_uniform(random)));
   for (size_t i = 0; i < n_scales; i++) {
     bool is_power = i / (size_t)n_groups % 3 == 0;
-    float scale = ldexpf(is_power ? 1.0f : 1.0f + (float)op_between(random, 0, 7) / 8.0f, (int)op_between(random, -2, 0));
+    float mantissa = is_power ? 1.0f : 1.0f + (float)op_between(random, 0, 7) / 8.0f;
+    float scale = ldexpf(mantissa, (int)op_between(random, -2, 0));
     scale *= is_power ? ldexpf(1.0f, (int)floor(log2(sigma / 2.6))) : factor;
     if (op_between(random, 0, 40) == 0) scale = 0.0f;
     values[i] = (double)scale;

@@ -33,7 +33,8 @@ enum { N_CASES = sizeof cases / sizeof *cases, SILU_CASE = N_CASES - 1 };
 /* Groups of 16 and of 32, which are those of 4-bit floats: with tails of K, gate and up, q, k and v, and enough columns
  * for every tile. */
 static const linear_case fp4_cases[] = {
-    {.parts = {{128, 16, 32, YK_F32, {0, 128}, {0, 16}, 32, false, true, .is_fp4 = true}}, .n_parts = 1}, /* one panel */
+    /* one panel */
+    {.parts = {{128, 16, 32, YK_F32, {0, 128}, {0, 16}, 32, false, true, .is_fp4 = true}}, .n_parts = 1},
     {.parts = {{128, 16, 16, YK_F32, {0, 128}, {0, 16}, 16, false, true, .is_fp4 = true}}, .n_parts = 1},
     {.parts = {{416, 80, 32, YK_F32, {32, 416}, {8, 80}, 32, true, true, .is_fp4 = true}}, .n_parts = 1},
     {.parts = {{416, 80, 16, YK_F32, {16, 400}, {8, 80}, 16, true, true, .is_fp4 = true}}, .n_parts = 1},

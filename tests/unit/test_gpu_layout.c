@@ -77,8 +77,8 @@ static void packed_bytes_of_bytes(void **state)
     }
 }
 
-/* 4-bit floats: the scales of four groups are as large as those of one group of other formats. A unit has four groups, of
- * 16 inputs eight. */
+/* 4-bit floats: the scales of four groups are as large as those of one group of other formats. A unit has four groups,
+ * of 16 inputs eight. */
 static void packed_bytes_of_4_bit_floats(void **state)
 {
   (void)state;

@@ -81,8 +81,8 @@ __device__ __forceinline__ void load_scales(dequant<PANEL::ENCODING, DTYPE> &sca
 
 /* The same from a panel in shared memory with a number of groups that is known at run time alone. */
 template <yk_gemm_encoding ENCODING, yk_dtype DTYPE>
-__device__ __forceinline__ void load_scales(dequant<ENCODING, DTYPE> &scales, const uint8_t *panel, int step, int groups,
-                                            int lane)
+__device__ __forceinline__ void load_scales(dequant<ENCODING, DTYPE> &scales, const uint8_t *panel, int step,
+                                            int groups, int lane)
 {
   constexpr int BLOCK_GROUPS = YK_GEMM_BLOCK_GROUPS(ENCODING), SCALES = YK_GEMM_PANEL_WEIGHT_BYTES(ENCODING);
   const int group = step * groups / K_STEPS;

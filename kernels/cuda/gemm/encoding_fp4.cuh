@@ -4,14 +4,15 @@
  * A code's bits at their positions in a 16-bit type, with the exponent's upper bits zero, are the number times 2^-14
  * (float16) or 2^-126 (bfloat16), exactly, 0.5 too, which is subnormal. One multiplication with the scale then gives
  * the weight. Codes have 2 and scales 4 significant bits, so weights are exact in either type (float16: those of scales
- * from 2^-21 of the row's largest; the others within 2^-26 of it), and a group's accumulators need no scale of their own.
+ * from 2^-21 of the row's largest; the others within 2^-26 of it), and a group's accumulators need no scale of their
+ * own.
  *
  * A half of a word holds the codes of registers 0 to 3 with their bits spread out, such that one AND extracts register
  * 0, a shift and an AND register 1; of registers 2 and 3 the sign has another shift than the rest.
  *
- * A scale byte: five bits of exponent e, from 1 to 30, then three of mantissa m: 2^(e - 29) (1 + m / 8). It is the upper
- * half of a float16, shifted by a bit; 255 is a NaN. The row scale times it is the scale of a group. MXFP4's scales
- * (powers of two) are exact, and NVFP4's (e4m3 times one factor) but for the rounding of the row scale. */
+ * A scale byte: five bits of exponent e, from 1 to 30, then three of mantissa m: 2^(e - 29) (1 + m / 8). It is the
+ * upper half of a float16, shifted by a bit; 255 is a NaN. The row scale times it is the scale of a group. MXFP4's
+ * scales (powers of two) are exact, and NVFP4's (e4m3 times one factor) but for the rounding of the row scale. */
 #ifndef YK_KERNELS_CUDA_GEMM_ENCODING_FP4_CUH
 #define YK_KERNELS_CUDA_GEMM_ENCODING_FP4_CUH
 
@@ -22,7 +23,7 @@
 
 namespace yk_gemm {
 
-/* ---- Positions of a code's bits, on the host too ------------------------------------------------------------------ */
+/* ---- Positions of a code's bits, on the host too ----------------------------------------------------------------- */
 
 template <yk_dtype DTYPE> struct fp4_bits {
   static constexpr int MAGNITUDE_AT = DTYPE == YK_F16 ? 9 : 6; /* lowest bit of exponent and mantissa in the type */
@@ -56,7 +57,7 @@ template <yk_dtype DTYPE> struct fp4_bits {
 
   /* For packing: the bits of the registers of rows 0 to 7, which have even j. */
   static constexpr uint32_t EVEN_BITS = (packed(15, 0) | packed(15, 2)) * 0x00010001u;
-  static_assert((packed(15, 0) ^ packed(15, 1) ^ packed(15, 2) ^ packed(15, 3)) == 0xFFFFu, "each bit has one register");
+  static_assert((packed(15, 0) ^ packed(15, 1) ^ packed(15, 2) ^ packed(15, 3)) == 0xFFFFu, "each bit once");
 
   /* A scale byte as the factor of unscaled numbers, in both halves. bytes: the byte at bits 0 and 16, else zeros. */
   __host__ __device__ static constexpr uint32_t scale_pair(uint32_t bytes)
@@ -65,7 +66,7 @@ template <yk_dtype DTYPE> struct fp4_bits {
   }
 };
 
-/* ---- Scales, for packing ------------------------------------------------------------------------------------------ */
+/* ---- Scales, for packing ----------------------------------------------------------------------------------------- */
 
 constexpr uint32_t FP4_LEAST_SCALE = 0x08, FP4_NAN_SCALE = 0xFF;
 constexpr int FP4_FIRST_MANTISSA = 8, FP4_MANTISSAS = 8; /* of 4 bits */
@@ -103,7 +104,7 @@ __host__ __device__ inline uint32_t fp4_scale(float ratio)
   return exponent > 30 ? FP4_NAN_SCALE : static_cast<uint32_t>(exponent) << 3 | (rounded >> 20 & 7u);
 }
 
-/* ---- Fragments ---------------------------------------------------------------------------------------------------- */
+/* ---- Fragments --------------------------------------------------------------------------------------------------- */
 
 /* load takes the four groups' scale bytes of the two rows, and the group's number. Fragments are exact if scaled. */
 template <yk_dtype DTYPE> struct dequant<YK_GEMM_FP4, DTYPE> {

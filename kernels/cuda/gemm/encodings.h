@@ -11,8 +11,8 @@
  *   FP8    e4m3 without infinities, a float32 scale per group
  *   FP4    e2m1, a float32 scale of a few significant bits per group (encoding_fp4.cuh)
  * Layouts: the sum of the numbers of scale groups in a K tile, powers of two, that have a layout and kernels. Longer
- * groups are stored as several equal ones. Row scales: accumulators of a row (column of W) are multiplied with a float32
- * factor that the row's scales have in common: INT8 and FP8, the largest of its scales. */
+ * groups are stored as several equal ones. Row scales: accumulators of a row (column of W) are multiplied with a
+ * float32 factor that the row's scales have in common: INT8 and FP8, the largest of its scales. */
 #define YK_GEMM_ENCODINGS(X)                                                                                           \
   X(INT4, 4, 1 + 2 + 4, 32, false)                                                                                     \
   X(INT8, 8, 1 + 4, 32, true)                                                                                          \

@@ -15,7 +15,8 @@ const tile_kernels &kernels_of_tile(int tile, std::index_sequence<TILES...>)
 {
   static const tile_kernels table[] = {
       {{FAMILY::template kernel<ENCODING, DTYPE, 1, TILES>(), FAMILY::template kernel<ENCODING, DTYPE, 2, TILES>(),
-        FAMILY::template kernel<ENCODING, DTYPE, 4, TILES>(), FAMILY::template kernel<ENCODING, DTYPE, 8, TILES>()}}...};
+        FAMILY::template kernel<ENCODING, DTYPE, 4, TILES>(),
+        FAMILY::template kernel<ENCODING, DTYPE, 8, TILES>()}}...};
   return table[tile];
 }
 

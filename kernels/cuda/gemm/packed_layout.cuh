@@ -9,9 +9,9 @@
  * Register j of a fragment holds row lane / 4 (+ 8 for odd j), inputs 2 (lane % 4) and the next one (+ 8 for j of 2 and
  * 3), in its two halves. Nibbles are the four bits of the word from bit 4j and from bit 4j + 16. Bytes of register j
  * are in word j / 2, at bytes 0 and 2 for even j, 1 and 3 for odd j. FP4, and FP8 for float16, have other bits of the
- * same words (encoding_fp4.cuh, encoding_fp8.cuh). Rows 8 to 15 of a panel are called upper rows. Panels are ordered [K tile][panel], so that any
- * run of panels of a K tile is one run of bytes and one bulk copy. Row scales, of encodings that have them, follow all panels.
- * With gates, the 16 columns of a panel are 8 gates and their 8 ups. */
+ * same words (encoding_fp4.cuh, encoding_fp8.cuh). Rows 8 to 15 of a panel are called upper rows. Panels are ordered [K
+ * tile][panel], so that any run of panels of a K tile is one run of bytes and one bulk copy. Row scales, of encodings
+ * that have them, follow all panels. With gates, the 16 columns of a panel are 8 gates and their 8 ups. */
 #ifndef YK_KERNELS_CUDA_GEMM_PACKED_LAYOUT_CUH
 #define YK_KERNELS_CUDA_GEMM_PACKED_LAYOUT_CUH
 
@@ -33,11 +33,11 @@ template <yk_gemm_encoding ENCODING_, int GROUPS_> struct panel_layout {
   static constexpr yk_gemm_encoding ENCODING = ENCODING_;
   static constexpr int GROUPS = GROUPS_;                              /* groups of scales */
   static constexpr int SCALES = YK_GEMM_PANEL_WEIGHT_BYTES(ENCODING); /* offset of the scales, in bytes */
-  static constexpr int BLOCK_GROUPS = YK_GEMM_BLOCK_GROUPS(ENCODING); /* groups whose scales a lane loads at once */
+  static constexpr int BLOCK_GROUPS = YK_GEMM_BLOCK_GROUPS(ENCODING); /* groups whose scales are in one block */
   static constexpr int BYTES = SCALES + GROUPS / BLOCK_GROUPS * SCALE_BLOCK_BYTES;
   static constexpr int LOAD_STEPS = K_STEPS * PANEL_LOAD_BYTES / SCALES; /* k16 steps that a lane loads at once */
   static constexpr int GROUP_STEPS = K_STEPS / GROUPS;                   /* k16 steps that share a scale */
-  static constexpr int SCALE_STEPS = GROUP_STEPS * BLOCK_GROUPS;         /* k16 steps whose scales a lane loads at once */
+  static constexpr int SCALE_STEPS = GROUP_STEPS * BLOCK_GROUPS;         /* k16 steps whose scales are in one block */
 };
 
 inline int groups_per_k_tile(const yk_gemm_desc &desc)

@@ -55,8 +55,8 @@ typedef struct yk_gemm_source {
   int64_t k_phase;        /* inputs of the first group that precede the range */
 } yk_gemm_source;
 
-/* Rows of bytes in device memory, INT8, FP8, or a code of FP4 in each. Local input i and local column j are byte i of row j; their group is
- * (k_phase + i) / group, counted from the pointers. */
+/* Rows of bytes in device memory, INT8, FP8, or a code of FP4 in each. Local input i and local column j are byte i of
+ * row j; their group is (k_phase + i) / group, counted from the pointers. */
 typedef struct yk_gemm_rows {
   const uint8_t *bytes; /* [n, row_bytes], at the first input of the range */
   const float *scales;  /* [n, n_groups], at the group of the first input */

@@ -1,6 +1,7 @@
-/* format_bytes.c - 8-bit weights (integers and floats) and 4-bit floats, which arrive as bytes too, with float inputs on a
- * GPU: packed for the GEMM of 16-bit activations (gemm/dense/dense.h). Integers whose inputs are in another order than x, and which that GEMM does not
- * take, are rounded to 16 bits here: the loader cannot dequantise a part that is sorted by group. */
+/* format_bytes.c - 8-bit weights (integers and floats) and 4-bit floats, which arrive as bytes too, with float inputs
+ * on a GPU: packed for the GEMM of 16-bit activations (gemm/dense/dense.h). Integers whose inputs are in another order
+ * than x, and which that GEMM does not take, are rounded to 16 bits here: the loader cannot dequantise a part that is
+ * sorted by group. */
 #include <string.h>
 
 #include "base/checked.h"

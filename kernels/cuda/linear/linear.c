@@ -339,15 +339,15 @@ yk_status yk_cuda_linear_forward(yk_device *dev, const yk_linear *linear, const 
   return yk_cuda_adapted_add(cuda, &adapted, args->y, args->y_stride, err);
 }
 
-const void *yk_cuda_linear_plain(const yk_linear *linear, int64_t *n, int64_t *k)
+const void *yk_cuda_linear_plain(const yk_linear *linear, int64_t *n, int64_t *k, const float **bias)
 {
   const yk_cuda_gemm *gemm = &linear->layout.gemms[0];
   if (linear->layout.n_gemms != 1 || linear->n_matrices != 1 || !linear->f32_output) return NULL;
-  if (gemm->kind != &yk_cuda_gemm_16_bits || gemm->has_bias || gemm->activation.kind != YK_ACTIVATION_NONE ||
-      gemm->x_size > 0)
+  if (gemm->kind != &yk_cuda_gemm_16_bits || gemm->activation.kind != YK_ACTIVATION_NONE || gemm->x_size > 0)
     return NULL;
   *n = gemm->n;
   *k = gemm->k;
+  *bias = gemm->has_bias ? (const float *)(const void *)(linear->memory + gemm->bias) : NULL;
   return gemm->is_resident ? gemm->resident : linear->memory + gemm->weights;
 }
 

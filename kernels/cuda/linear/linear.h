@@ -10,9 +10,9 @@ void yk_cuda_linear_destroy(yk_device *dev, yk_linear *linear);
 yk_status yk_cuda_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err);
 
 /* yk_cuda_linear_plain - the weights act [*n, *k] of a layer that is one GEMM of plain 16-bit weights over all of x,
- *   without a bias and with float32 outputs: for kernels that multiply by them as one of several steps. NULL: another
- *   kind of layer. */
-const void *yk_cuda_linear_plain(const yk_linear *linear, int64_t *n, int64_t *k);
+ *   with float32 outputs: for kernels that multiply by them as one of several steps. *bias: [*n], or NULL without one.
+ *   NULL: another kind of layer. */
+const void *yk_cuda_linear_plain(const yk_linear *linear, int64_t *n, int64_t *k, const float **bias);
 
 /* yk_cuda_linear_only - the only GEMM of a layer of one matrix, and its weights in device memory. NULL: another kind of
  *   layer. */

@@ -59,14 +59,20 @@ inline cudaError_t prepare_mailbox(logits_mailbox *e, cudaStream_t stream)
  * one more. */
 struct row_router {
   const void *x, *w;
+  const float *bias; /* [n_logits] or NULL */
   float *logits;
   int n_logits, k, n_experts;
 };
 
 inline row_router row_router_of(const yk_cuda_router &router, const yk_route_args &args)
 {
-  return {
-      router.x, router.w, args.logits, static_cast<int>(router.n), static_cast<int>(router.k), args.spec->n_experts};
+  return {router.x,
+          router.w,
+          router.bias,
+          args.logits,
+          static_cast<int>(router.n),
+          static_cast<int>(router.k),
+          args.spec->n_experts};
 }
 
 template <typename T, bool HAS_REGISTERS> using router_tile = few_outputs_tile<T, 8, 8, HAS_REGISTERS>;
@@ -97,7 +103,7 @@ __device__ __forceinline__ void send_logits(const row_router &r, const F &words_
     named_barrier_sync(BARRIER, tile::THREADS);
     const int own = column + static_cast<int>(threadIdx.x);
     if (threadIdx.x < tile::COLUMNS && own < r.n_logits) {
-      const float logit = tile::sum_of(sums, threadIdx.x, 0);
+      const float logit = tile::sum_of(sums, threadIdx.x, 0) + (r.bias ? __ldg(r.bias + own) : 0.0f);
       const uint32_t bits = __float_as_uint(logit), sent = bits == EMPTY_WORD ? EMPTY_WORD >> 1 : bits;
       if (own <= r.n_experts) store_relaxed_gpu(own < r.n_experts ? to.logit_of(own) : &to.gate_logit, sent);
       r.logits[own] = logit;

@@ -230,7 +230,7 @@ yk_status yk_cuda_route(yk_device *dev, const yk_route_args *args, yk_err *err)
   yk_cuda_router router = {.x = args->x, .dtype = dev->dtype};
   yk_moe_plan plan = {.n_rows = args->n_tokens};
   YK_TRY(yk_cuda_enter(cuda, err));
-  if (args->router) router.w = yk_cuda_linear_plain(args->router, &router.n, &router.k);
+  if (args->router) router.w = yk_cuda_linear_plain(args->router, &router.n, &router.k, &router.bias);
   yk_moe_plan_routing(&router, args, args->norm, true, &plan);
   return run_routing(cuda, &plan, &router, args, args->norm, err);
 }

@@ -14,12 +14,11 @@ yk_moe_forward yk_moe_forward_of(yk_device *dev, const yk_mixture *mixture, cons
   f.calls = yk_mixture_calls_of(mixture, args);
   if (args->x->state == YK_NORMED_PENDING) f.norm = yk_normed_add_norm(args->x);
   f.router = (yk_cuda_router){.x = f.calls.route.x, .dtype = dev->dtype};
-  f.router.w = yk_cuda_linear_plain(mixture->spec.router, &f.router.n, &f.router.k);
+  f.router.w = yk_cuda_linear_plain(mixture->spec.router, &f.router.n, &f.router.k, &f.router.bias);
   return f;
 }
 
-/* ---- Properties of layers
- * ------------------------------------------------------------------------------------------- */
+/* ---- Properties of layers ---------------------------------------------------------------------------------------- */
 
 static bool has_experts(const yk_moe_forward *f)
 {
@@ -101,8 +100,7 @@ static bool takes_single_token(const yk_moe_forward *f)
   return yk_single_token_takes(&f->cuda->wna16, &s.token);
 }
 
-/* ---- Single parts
- * --------------------------------------------------------------------------------------------------- */
+/* ---- Single parts ------------------------------------------------------------------------------------------------ */
 
 void yk_moe_plan_routing(const yk_cuda_router *router, const yk_route_args *route, const yk_add_norm_args *norm,
                          bool norm_may_fuse, yk_moe_plan *plan)

@@ -2,8 +2,9 @@
  * device are decided here; mixture.c follows the plan.
  *
  *   rows, at most   fused parts, on GPUs of compute capability 9.0
- *   1               with experts of 4 bits all parts: single_token.h. Else routing in gate and up's kernel
- *                   (routed_gemm.h), the combination in down's (gemm/grouped/single_row.cuh), the shared expert in both
+ *   1               with experts of 4 bits all parts: single_token.h. Else the combination in down's kernel
+ *                   (gemm/grouped/single_row.cuh), the shared expert in both, with 4-bit integers also the routing in
+ *                   gate and up's (routed_gemm.h)
  *   128             a pending norm in the router's kernel; the shared expert in both GEMMs
  *   256             routing in the router's kernel (router.h)
  *   any             the norm or all-reduce that reads the result combines the slots of several rows

@@ -60,10 +60,16 @@ extern "C" cudaError_t yk_cuda_routed_gemm_prepare(void *to, cudaStream_t stream
 extern "C" bool yk_cuda_routed_gemm_takes(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_grouped_call *call,
                                           const yk_cuda_routing *routing)
 {
+  return desc->encoding == YK_GEMM_INT4 && yk_cuda_can_route_in_gemm(gpu, desc, call, routing);
+}
+
+extern "C" bool yk_cuda_can_route_in_gemm(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_grouped_call *call,
+                                          const yk_cuda_routing *routing)
+{
   const yk_route_spec &spec = *routing->args->spec;
-  return gpu->path == YK_GEMM_WGMMA && desc->encoding == YK_GEMM_INT4 && routing->args->n_tokens == 1 &&
-         call->n_rows == 1 && spec.n_experts <= ROUTED_EXPERTS &&
-         (spec.n_groups <= 1 || spec.n_local == spec.n_experts) && call->max_slots > 0 &&
+  return gpu->path == YK_GEMM_WGMMA && routing->args->n_tokens == 1 && call->n_rows == 1 &&
+         spec.n_experts <= ROUTED_EXPERTS && (spec.n_groups <= 1 || spec.n_local == spec.n_experts) &&
+         call->max_slots > 0 &&
          (!call->shared_expert.weights || (call->shared_expert.k == desc->k && call->shared_expert.x == call->x)) &&
          routing->router->k % 8 == 0 && is_aligned(routing->router->x, 16) && is_aligned(routing->router->w, 16);
 }

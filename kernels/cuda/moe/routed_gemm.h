@@ -26,9 +26,12 @@ size_t yk_cuda_routed_gemm_mailbox_bytes(void);
 cudaError_t yk_cuda_routed_gemm_prepare(void *mailbox, cudaStream_t stream);
 
 /* yk_cuda_routed_gemm_takes - whether one kernel can do both: one row, up to 256 experts, all of them on this rank if
- *   they are in groups, weights of 4 bits, a GPU of compute capability 9.0. The logits have the same bits as those of
- *   yk_cuda_launch_router, which another rank may use. */
+ *   they are in groups, weights of 4-bit integers, a GPU of compute capability 9.0. The logits have the same bits as
+ *   those of yk_cuda_launch_router, which another rank may use.
+ * yk_cuda_can_route_in_gemm - the same for weights of any encoding, for the single-token kernel. */
 bool yk_cuda_routed_gemm_takes(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_grouped_call *call,
+                               const yk_cuda_routing *routing);
+bool yk_cuda_can_route_in_gemm(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_grouped_call *call,
                                const yk_cuda_routing *routing);
 
 /* yk_cuda_launch_routed_gemm - runs the route, then the grouped call, whose starts are those of the route. During the

@@ -76,6 +76,7 @@ router_launch launch_of(const yk_cuda_router &router, const yk_route_args &args)
   p.route = route_params_of(args);
   p.x = router.x;
   p.w = router.w;
+  p.bias = router.bias;
   p.logits = args.logits;
   p.n_logits = static_cast<int>(router.n);
   p.n_tiles = (p.n_logits + COLUMNS - 1) / COLUMNS;

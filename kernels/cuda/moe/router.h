@@ -11,13 +11,14 @@
 extern "C" {
 #endif
 
-/* The router's GEMM: logits = x [n_tokens, k] W^T, W [n, k], both of dtype. n: at least the route's experts. norm: norm
- * to run before the router, whose y is x; NULL: x is already normalised. */
+/* The router's GEMM: logits = x [n_tokens, k] W^T + bias, W [n, k], both of dtype. n: at least the route's experts.
+ * bias: [n] or NULL. norm: norm to run before the router, whose y is x; NULL: x is already normalised. */
 typedef struct yk_cuda_router {
   const void *x, *w;
   int64_t n, k;
   yk_dtype dtype;
   const yk_add_norm_args *norm;
+  const float *bias;
 } yk_cuda_router;
 
 /* yk_cuda_router_init - loads the kernels of the current device. */
@@ -35,8 +36,8 @@ cudaError_t yk_cuda_router_prepare(void *mailbox, cudaStream_t stream);
  *   rows of the batch. */
 bool yk_cuda_router_takes(const yk_cuda_router *router, const yk_route_args *args);
 
-/* yk_cuda_launch_router - args.logits [n_tokens, logits_stride] = x W^T, then the route of these logits. W is read
- *   before the previous kernel has ended. Errors: those of the launch. */
+/* yk_cuda_launch_router - args.logits [n_tokens, logits_stride] = x W^T + bias, then the route of these logits. W
+ *   is read before the previous kernel has ended. Errors: those of the launch. */
 cudaError_t yk_cuda_launch_router(const yk_cuda_router *router, const yk_route_args *args, void *mailbox,
                                   cudaStream_t stream);
 

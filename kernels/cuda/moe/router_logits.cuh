@@ -92,11 +92,12 @@ __device__ __forceinline__ void multiply(const router_params &p, few_outputs_til
                          make_float4(acc[r][0], acc[r][1], acc[r][2], acc[r][3]));
 }
 
-/* Adds the parts to the logits of the block's rows. */
+/* Adds the parts, and the bias, to the logits of the block's rows. */
 __device__ __forceinline__ void add_parts(const router_params &p, const router_memory &m, int row0, int n_rows)
 {
   for (int column = threadIdx.x; column < p.n_logits; column += blockDim.x) {
     const float2 *from = reinterpret_cast<const float2 *>(m.sums) + (column / 16 * 8 + column % 8) * 2 + column / 8 % 2;
+    const float bias = p.bias ? __ldg(p.bias + column) : 0.0f;
     float sums[OWN] = {};
 #pragma unroll
     for (int part = 0; part < BLOCKS; part++) {
@@ -106,6 +107,7 @@ __device__ __forceinline__ void add_parts(const router_params &p, const router_m
     }
 #pragma unroll
     for (int row = 0; row < OWN; row++) {
+      sums[row] += bias;
       m.logits[row * p.n_tiles * COLUMNS + column] = sums[row];
       if (row < n_rows) p.logits[(row0 + row) * p.route.logits_stride + column] = sums[row];
     }

@@ -34,6 +34,7 @@ struct router_norm {
 struct router_params {
   route_params route;
   const void *x, *w;
+  const float *bias; /* [n_logits] or NULL */
   float *logits;
   int n_logits, n_tiles, k; /* n_tiles: of COLUMNS logits */
   int n_pieces;             /* number of pieces of 32 inputs of a block, a multiple of KEPT; zeros after k */

@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/gemm/occupancy.cuh"
 #include "kernels/cuda/moe/route_assign.cuh"
-#include "kernels/cuda/moe/single_token_kernel.cuh"
+#include "kernels/cuda/moe/single_token_params.cuh"
 
 using namespace yk_moe;
 using namespace yk_gemm;
@@ -16,25 +16,23 @@ constexpr int LEAST_STAGES = 2;
 constexpr int LEAST_FFN = 8 * SINGLE_TOKEN_GROUP; /* so a stage's panels belong to at most two matrices */
 constexpr int MOST_BYTES = ALL_SHARED_BYTES - static_cast<int>(sizeof(single_token_memory));
 
-template <yk_dtype DTYPE, int PER_LANE> tile_kernels kernels_of()
+constexpr yk_gemm_encoding ENCODINGS[] = {YK_GEMM_INT4, YK_GEMM_FP4};
+
+template <yk_gemm_encoding ENCODING> tile_kernels kernels_of(yk_dtype dtype, int n_experts)
 {
-  const auto of_groups = [](auto groups) {
-    return reinterpret_cast<const void *>(
-        single_token_kernel<DTYPE, panel_layout<YK_GEMM_INT4, decltype(groups)::value>, PER_LANE>);
-  };
-  return {{of_groups(std::integral_constant<int, 1>{}), of_groups(std::integral_constant<int, 2>{}),
-           of_groups(std::integral_constant<int, 4>{})}};
+  return dtype == YK_F16 ? single_token_kernels<ENCODING, YK_F16>(n_experts)
+                         : single_token_kernels<ENCODING, YK_BF16>(n_experts);
 }
 
-template <yk_dtype DTYPE> tile_kernels kernels_of(int n_experts)
+tile_kernels kernels_of(yk_gemm_encoding encoding, yk_dtype dtype, int n_experts)
 {
-  return n_experts <= FEW_EXPERTS ? kernels_of<DTYPE, FEW_EXPERTS / WARP>()
-                                  : kernels_of<DTYPE, ROUTED_EXPERTS / WARP>();
+  return encoding == YK_GEMM_FP4 ? kernels_of<YK_GEMM_FP4>(dtype, n_experts)
+                                 : kernels_of<YK_GEMM_INT4>(dtype, n_experts);
 }
 
-tile_kernels kernels_of(yk_dtype dtype, int n_experts)
+bool takes_encoding(yk_gemm_encoding encoding)
 {
-  return dtype == YK_F16 ? kernels_of<YK_F16>(n_experts) : kernels_of<YK_BF16>(n_experts);
+  return std::find(std::begin(ENCODINGS), std::end(ENCODINGS), encoding) != std::end(ENCODINGS);
 }
 
 single_token_gemm gemm_of(const yk_gemm_desc &desc, const yk_grouped_call &call)
@@ -45,11 +43,13 @@ single_token_gemm gemm_of(const yk_gemm_desc &desc, const yk_grouped_call &call)
   g.matrix_bytes = call.matrix_bytes;
   g.k_tiles = static_cast<int>(n_k_tiles(desc));
   g.n_panels = static_cast<int>(n_panels(desc));
+  g.row_scales_at = yk_gemm_panels_bytes(&desc);
   if (!call.shared_expert.weights) return g;
   const yk_gemm_desc shared = desc_of_shared_expert(desc, call.shared_expert);
   g.shared = static_cast<const uint8_t *>(call.shared_expert.weights);
   g.shared_k_tiles = static_cast<int>(n_k_tiles(shared));
   g.shared_panels = static_cast<int>(n_panels(shared));
+  g.shared_row_scales_at = yk_gemm_panels_bytes(&shared);
   return g;
 }
 
@@ -99,12 +99,12 @@ single_token_launch launch_of(const yk_gemm_gpu &gpu, const yk_single_token &r)
 extern "C" cudaError_t yk_single_token_init(const yk_gemm_gpu *gpu)
 {
   if (gpu->path != YK_GEMM_WGMMA) return cudaSuccess;
-  for (int n_experts : {FEW_EXPERTS, ROUTED_EXPERTS}) {
-    for (yk_dtype dtype : {YK_F16, YK_BF16}) {
-      const cudaError_t error = allow_shared_bytes(kernels_of(dtype, n_experts), MOST_BYTES);
-      if (error != cudaSuccess) return error;
-    }
-  }
+  for (yk_gemm_encoding encoding : ENCODINGS)
+    for (int n_experts : {FEW_EXPERTS, ROUTED_EXPERTS})
+      for (yk_dtype dtype : {YK_F16, YK_BF16}) {
+        const cudaError_t error = allow_shared_bytes(kernels_of(encoding, dtype, n_experts), MOST_BYTES);
+        if (error != cudaSuccess) return error;
+      }
   return cudaSuccess;
 }
 
@@ -124,7 +124,7 @@ extern "C" bool yk_single_token_takes(const yk_gemm_gpu *gpu, const yk_single_to
   const yk_gemm_desc &first = *r->gate_up_desc, &second = *r->down_desc;
   const yk_grouped_call &down = *r->down;
   const yk_route_spec &spec = *r->routing->args->spec;
-  if (!yk_cuda_routed_gemm_takes(gpu, &first, r->gate_up, r->routing)) return false;
+  if (!takes_encoding(first.encoding) || !yk_cuda_can_route_in_gemm(gpu, &first, r->gate_up, r->routing)) return false;
   if (!yk_gemm_grouped_combines(gpu, &second, &down)) return false;
   if (r->routing->router->x != r->gate_up->x || r->routing->router->k != first.k) return false;
   if (!yk_gemm_has_panels_of(&first, &second) || first.dtype != second.dtype) return false;
@@ -143,6 +143,7 @@ extern "C" cudaError_t yk_single_token_launch(const yk_gemm_gpu *gpu, const yk_s
 {
   single_token_launch l = launch_of(*gpu, *r);
   void *args[] = {&l.params};
-  const tile_kernels kernels = kernels_of(r->down_desc->dtype, r->routing->args->spec->n_experts);
+  const tile_kernels kernels =
+      kernels_of(r->down_desc->encoding, r->down_desc->dtype, r->routing->args->spec->n_experts);
   return launch_clusters(kernels.get(*r->down_desc), l.blocks, 1, SINGLE_TOKEN_THREADS, l.shared_bytes, args, stream);
 }

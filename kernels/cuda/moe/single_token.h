@@ -26,9 +26,10 @@ cudaError_t yk_single_token_init(const yk_gemm_gpu *gpu);
 size_t yk_single_token_mailbox_bytes(void);
 cudaError_t yk_single_token_prepare(void *mailbox, cudaStream_t stream);
 
-/* yk_single_token_takes - whether the kernel can run the calls: yk_cuda_routed_gemm_takes takes the first and
- *   yk_gemm_grouped_combines the second, their panels have one layout, both calls or neither have a shared expert's
- *   weights, and shared memory and the mailbox hold the values between the GEMMs. */
+/* yk_single_token_takes - whether the kernel can run the calls: weights are 4-bit integers or floats,
+ *   yk_cuda_can_route_in_gemm takes the first call and yk_gemm_grouped_combines the second, their panels have one
+ *   layout, both calls or neither have a shared expert's weights, and shared memory and the mailbox hold the values
+ *   between the GEMMs. */
 bool yk_single_token_takes(const yk_gemm_gpu *gpu, const yk_single_token *row);
 
 /* yk_single_token_launch - writes all outputs of the route, and the combination's y. The values between the parts, that

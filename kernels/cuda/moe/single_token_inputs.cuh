@@ -7,8 +7,8 @@
 
 namespace yk_moe {
 
-/* The row's inputs in shared memory: for each K tile its inputs in the layout of row_x_at, and their sum for each group
- * of scales. */
+/* The row's inputs in shared memory: for each K tile its inputs in the layout of row_x_at, and for weights that are
+ * multiplied as integers their sum for each group of scales. */
 struct single_token_x {
   uint32_t x;
   float *sums; /* [K tiles, 4] */
@@ -36,6 +36,10 @@ __device__ __forceinline__ void store_single_token_x(const single_token_x &x, in
                                                      bool has_tile)
 {
   constexpr int LANES = 16 / PANEL::GROUPS;
+  if constexpr (scales_exactly(PANEL::ENCODING)) {
+    if (has_tile) store_shared16(x.x + row_x_at(tile) + piece / 8 * 1024 + piece % 8 * 16, v);
+    return;
+  }
   float sum = (sum_of_pair<T>(v.x) + sum_of_pair<T>(v.y)) + (sum_of_pair<T>(v.z) + sum_of_pair<T>(v.w));
 #pragma unroll
   for (int other = 1; other < LANES; other *= 2) sum += __shfl_xor_sync(ALL_LANES, sum, other);

@@ -15,6 +15,8 @@
  *   down      panels of the row: the warps of a block divide the K tiles of all slots, and their weighted sums are
  *             added
  *
+ * Weights are 4-bit integers, multiplied as such, or 4-bit floats, scaled in the fragment.
+ *
  * Thread blocks wait for each other, so all of them must run at once: there is at most one per multiprocessor, and a
  * GPU places all thread blocks of a grid before any of the next grid. */
 #ifndef YK_KERNELS_CUDA_MOE_SINGLE_TOKEN_KERNEL_CUH
@@ -86,14 +88,19 @@ __global__ void __maxnreg__(SINGLE_TOKEN_REGISTERS) single_token_kernel(const __
   if (warp == 0) prepare_next_half(*p.mailbox, half);
   uint32_t *const inner = p.mailbox->inner[half];
   const single_token_column own_column(p, w);
+  const sum_terms terms = terms_of_column<PANEL::ENCODING, DTYPE>(p, own_column, row.matrix);
+  prefetch_down<PANEL::ENCODING>(p, w, row.matrix);
   multiply_gate_up<DTYPE>(p, w, ring, x, sums);
   __syncthreads();
-  send_inner<DTYPE>(p, w, own_column, row.matrix, sums, inner);
+  send_inner<DTYPE>(p, w, own_column, terms, sums, inner);
   for (int i = 0; i < p.stages; i++) ring.issue_next();
   gather_inner<T, PANEL>(p, w, inner, down_x);
 #pragma unroll 1
   for (int panel = 0; panel < w.n_down; panel++) {
-    const float2 sum = multiply_down<DTYPE>(p, w, ring, down_x, row.weight);
+    const float2 bias = biases_of_panel<DTYPE>(p, w, row.matrix, row.weight, w.down_panel + panel);
+    float2 sum = multiply_down<DTYPE>(p, w, ring, down_x, row.matrix, row.weight, w.down_panel + panel);
+    sum.x += bias.x;
+    sum.y += bias.y;
     auto &all = row.down_sums[panel % 2];
     if (lane % 4 == 0) {
       all[warp][lane / 4] = sum.x;
@@ -105,8 +112,6 @@ __global__ void __maxnreg__(SINGLE_TOKEN_REGISTERS) single_token_kernel(const __
     float of_column = 0.0f;
 #pragma unroll
     for (int i = 0; i < SINGLE_TOKEN_WARPS; i++) of_column += all[i][threadIdx.x];
-    for (int slot = 0; p.down.bias && slot < w.n_slots; slot++)
-      of_column += row.weight[slot] * load_float<DTYPE>(p.down.bias + row.matrix[slot] * p.down.matrix_bytes, column);
     if (p.sum.shared && !p.down.shared) of_column += load_float<DTYPE>(p.sum.shared, column) * row.weight[YK_MAX_TOP_K];
     static_cast<uint16_t *>(p.sum.y)[column] = static_cast<uint16_t>(round_pair<T>(of_column, 0.0f));
   }

@@ -36,8 +36,24 @@ struct single_token_gemm {
   const uint8_t *weights, *bias; /* arrays of matrix 0; bias may be NULL */
   int64_t matrix_bytes;
   const uint8_t *shared;             /* weights of the shared expert, or NULL */
-  int k_tiles, n_panels;             /* sizes of one expert */
-  int shared_k_tiles, shared_panels; /* 0 without a shared expert */
+  int k_tiles, n_panels;                       /* sizes of one expert */
+  int shared_k_tiles, shared_panels;           /* 0 without a shared expert */
+  int64_t row_scales_at, shared_row_scales_at; /* in bytes from the first panel, for encodings with row scales */
+
+  /* The row scales of a matrix, and of the shared expert. */
+  __device__ __forceinline__ const float *row_scales_of(int matrix) const
+  {
+    return reinterpret_cast<const float *>(weights + matrix * matrix_bytes + row_scales_at);
+  }
+  __device__ __forceinline__ const float *row_scales_of_shared() const
+  {
+    return reinterpret_cast<const float *>(shared + shared_row_scales_at);
+  }
+  /* Called only if there are biases. */
+  template <yk_dtype DTYPE> __device__ __forceinline__ float bias_of(int matrix, int column) const
+  {
+    return load_float<DTYPE>(bias + matrix * matrix_bytes, column);
+  }
 };
 
 struct single_token_params {
@@ -67,6 +83,9 @@ struct single_token_memory {
   float down_sums[2][SINGLE_TOKEN_WARPS][PANEL_COLUMNS]; /* sums of two panels, used alternately */
   router_tile<__half, true>::sums logits;
 };
+
+/* The kernels for a number of experts. Defined in single_token_instances.cuh. */
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE> tile_kernels single_token_kernels(int n_experts);
 
 } // namespace yk_moe
 

@@ -82,12 +82,12 @@ yk_status yk_gemm_pack(const yk_gemm_desc *desc, void *packed, const yk_gemm_sou
                        int64_t n_columns, struct CUstream_st *stream, yk_err *err);
 
 /* yk_gemm_pack_rows - repacks rows of bytes, for the encodings INT8, FP8 and FP4.
- *   INT8, FP8: a scale is stored as the product of two factors: a row scale, the largest magnitude of the row's scales, as
- *   float32; and the ratio of the group's scale to the row scale, as float16 (INT8) or float32 (FP8). Zeros are rounded
- *   to multiples of 1/256 and clamped to -128 to 128 - 1/256.
- *   FP4: the row scale is the factor of which all scales of the row are multiples by numbers of 4 significant bits: exact
- *   for MXFP4, and for NVFP4 but for the rounding of float32. Of other scales, each is rounded to 4 significant bits.
- *   Scales of less than 2^-29 times the row's largest become 0. */
+ *   INT8, FP8: a scale is stored as the product of two factors: a row scale, the largest magnitude of the row's
+ *   scales, as float32; and the ratio of the group's scale to the row scale, as float16 (INT8) or float32 (FP8). Zeros
+ *   are rounded to multiples of 1/256 and clamped to -128 to 128 - 1/256.
+ *   FP4: the row scale is the factor of which all scales of the row are multiples by numbers of 4 significant bits:
+ *   exact for MXFP4, and for NVFP4 but for the rounding of float32. Other scales are rounded to 4 significant
+ *   bits. Scales of less than 2^-29 times the row's largest become 0. */
 yk_status yk_gemm_pack_rows(const yk_gemm_desc *desc, void *packed, const yk_gemm_rows *source, int64_t first_column,
                             int64_t n_columns, struct CUstream_st *stream, yk_err *err);
 
