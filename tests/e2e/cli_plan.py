@@ -248,7 +248,7 @@ class Plan(harness.Case):
 
     def test_what_gpus_lack_is_refused_by_name(self):
         """As loading does, from the same tables."""
-        lacks = {"gpt_oss": "attention sinks, biases of experts", "gemma3": "norms behind attention and FFN",
+        lacks = {"gpt_oss": "biases of experts", "gemma3": "norms behind attention and FFN",
                  "gemma4": "norms behind attention and FFN, norms of values, keys as values, factors of layers, a cap "
                            "of logits",
                  "hunyuan": "norms of rotated queries and keys",

@@ -251,7 +251,8 @@ static inline void check_code_rows(const op_target *target, yk_dtype dtype, cons
  * to the token in this head get NaNs. */
 static inline void check_unsound_token(const op_target *target, yk_dtype dtype, yk_kv_format format, bool is_static)
 {
-  static const scene_shape shape = {{4, 2, 16, 2, 0, 0, false, YK_KV_COLUMNS_BOTH}, 2, {{0, 20}, {0, 3}}, 0, false};
+  static const scene_shape shape = {
+      {4, 2, 16, 2, 0, 0, false, YK_KV_COLUMNS_BOTH}, 2, {{0, 20}, {0, 3}}, 0, .qk_norm = false};
   enum { BAD_ROW = 5 };
   for (int side = 0; side < 2; side++) {
     yk_device *dev = op_device_new(target, dtype, 1, 16);

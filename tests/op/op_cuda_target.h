@@ -43,6 +43,7 @@ static inline yk_status cuda_target_create(const void *variant, yk_dtype dtype, 
   return yk_cuda_device_create(0, dtype, limits, out, err);
 }
 
-static const op_target cuda_target = {.name = "cuda", .create = cuda_target_create};
+static const op_target cuda_target = {
+    .name = "cuda", .create = cuda_target_create, .lacks_f32 = true, .rounds_probabilities = true};
 
 #endif

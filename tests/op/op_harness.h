@@ -28,9 +28,17 @@ typedef struct op_target {
   yk_status (*create)(const void *variant, yk_dtype dtype, int n_threads, const yk_device_limits *limits,
                       yk_device **out, yk_err *err);
   const void *variant;
+  bool lacks_f32;            /* the device has no activations of float32 */
+  bool rounds_probabilities; /* attention rounds them to the activation type before they are multiplied with values */
 } op_target;
 
 static const yk_dtype op_dtypes[] = {YK_F16, YK_BF16, YK_F32};
+
+/* The number of op_dtypes, from the first on, that the target has. */
+static inline size_t op_n_dtypes(const op_target *target)
+{
+  return target->lacks_f32 ? 2 : 3;
+}
 
 #define op_ok(call)                                                                                                    \
   do {                                                                                                                 \

@@ -8,7 +8,7 @@ static void check_table(const op_target *target)
   static const int scenes[] = {2, 3, 4, 6, 7};
   for (int i = 0; i < 5; i++)
     check_code_cases(target, op_dtypes[i % 3], &scene_shapes[scenes[i]], 40 + (uint32_t)i,
-                     attention_tolerance(op_dtypes[i % 3]));
+                     attention_tolerance(target, op_dtypes[i % 3]));
 }
 
 static void test_table(void **state)
@@ -32,7 +32,7 @@ static void test_unsound_tokens(void **state)
 
 static void check_faults(const op_target *target)
 {
-  check_code_faults(target, YK_F32, attention_tolerance(YK_F32));
+  check_code_faults(target, YK_F32, attention_tolerance(target, YK_F32));
 }
 
 static void test_planted_faults_are_seen(void **state)

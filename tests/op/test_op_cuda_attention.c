@@ -1,12 +1,12 @@
 /* test_op_cuda_attention.c - rotary embedding, cache and attention on a GPU. */
 #include "each_case.h"
+#include "kernels/cuda/device/state.h"
 #include "op/op_cases_kv.h"
 #include "op/op_cuda_target.h"
 
-/* Probabilities are rounded before they are multiplied with the values, and the result is rounded once more. */
 static double tolerance_of(yk_dtype dtype)
 {
-  return 3.0 * op_unit_roundoff(dtype) + 0x1p-16;
+  return attention_tolerance(&cuda_target, dtype);
 }
 
 static void check_scene(yk_dtype dtype, const scene_shape *shape, uint32_t seed)
@@ -20,20 +20,57 @@ static void check_scene(yk_dtype dtype, const scene_shape *shape, uint32_t seed)
 
 /* More query heads per KV head than fit a tile of eight, and gates. */
 static const scene_shape crowded_scenes[] = {
-    {{20, 1, 64, 20, 0, 0, false, YK_KV_COLUMNS_BOTH}, 3, {{70, 1}, {0, 18}, {99, 3}}, 0, false},
-    {{32, 2, 128, 16, 0, 0, false, YK_KV_COLUMNS_BOTH}, 2, {{120, 1}, {5, 30}}, 50, true},
-    {{32, 2, 256, 16, 0, 0, true, YK_KV_COLUMNS_BOTH}, 4, {{120, 1}, {5, 12}, {90, 1}, {99, 17}}, 70, true},
-    {{24, 4, 256, 6, 0, 0, true, YK_KV_COLUMNS_BOTH}, 4, {{155, 1}, {85, 30}, {14, 1}, {15, 2}}, 0, true},
+    {{20, 1, 64, 20, 0, 0, false, YK_KV_COLUMNS_BOTH}, 3, {{70, 1}, {0, 18}, {99, 3}}, 0, .qk_norm = false},
+    {{32, 2, 128, 16, 0, 0, false, YK_KV_COLUMNS_BOTH}, 2, {{120, 1}, {5, 30}}, 50, .qk_norm = true},
+    {{32, 2, 256, 16, 0, 0, true, YK_KV_COLUMNS_BOTH}, 4, {{120, 1}, {5, 12}, {90, 1}, {99, 17}}, 70, .qk_norm = true},
+    {{24, 4, 256, 6, 0, 0, true, YK_KV_COLUMNS_BOTH}, 4, {{155, 1}, {85, 30}, {14, 1}, {15, 2}}, 0, .qk_norm = true},
 };
 enum { N_CROWDED = sizeof crowded_scenes / sizeof *crowded_scenes };
 
 /* More rows than rotate with one warp per head, and consecutive work tiles within thread blocks. */
 static const scene_shape long_scenes[] = {
-    {{32, 4, 128, 8, 0, 0, false, YK_KV_COLUMNS_BOTH}, 4, {{0, 160}, {20, 130}, {99, 1}, {0, 155}}, 0, true},
-    {{6, 3, 128, 4, 3, 0, false, YK_KV_COLUMNS_BOTH}, 5, {{0, 140}, {10, 77}, {1, 1}, {0, 140}, {0, 20}}, 50, false},
-    {{5, 2, 256, 4, 2, 0, true, YK_KV_COLUMNS_BOTH}, 4, {{0, 140}, {10, 77}, {1, 1}, {0, 110}}, 0, true},
+    {{32, 4, 128, 8, 0, 0, false, YK_KV_COLUMNS_BOTH}, 4, {{0, 160}, {20, 130}, {99, 1}, {0, 155}}, 0, .qk_norm = true},
+    {{6, 3, 128, 4, 3, 0, false, YK_KV_COLUMNS_BOTH},
+     5,
+     {{0, 140}, {10, 77}, {1, 1}, {0, 140}, {0, 20}},
+     50,
+     .qk_norm = false},
+    {{5, 2, 256, 4, 2, 0, true, YK_KV_COLUMNS_BOTH}, 4, {{0, 140}, {10, 77}, {1, 1}, {0, 110}}, 0, .qk_norm = true},
 };
 enum { N_LONG = sizeof long_scenes / sizeof *long_scenes };
+
+/* Like a GPU without wgmma: prefill by mma.sync. */
+static yk_status create_without_wgmma(const void *variant, yk_dtype dtype, int n_threads,
+                                      const yk_device_limits *limits, yk_device **out, yk_err *err)
+{
+  YK_TRY(cuda_target_create(variant, dtype, n_threads, limits, out, err));
+  yk_cuda_device_of(*out)->attention.encode_tensor_map = NULL;
+  return YK_OK;
+}
+
+static const op_target old_target = {
+    .name = "cuda without wgmma", .create = create_without_wgmma, .lacks_f32 = true, .rounds_probabilities = true};
+static const op_target *const targets[] = {&cuda_target, &old_target};
+enum { N_TARGETS = sizeof targets / sizeof *targets };
+
+/* Of attention, with several key tiles and work tiles, and in 8-bit caches. */
+static void check_larger_options(const op_target *target, bool has_sinks, const char *name)
+{
+  for (uint32_t i = 0; each_case(i, i < N_CROWDED + N_LONG); i++) {
+    scene_shape shape = i < N_CROWDED ? crowded_scenes[i] : long_scenes[i - N_CROWDED];
+    shape.has_sinks = has_sinks;
+    check_option(target, &shape, 60 + i, name);
+  }
+}
+
+static void test_sinks(void **state)
+{
+  (void)state;
+  for (size_t i = 0; each_case(i, i < N_TARGETS); i++) {
+    check_attention_sinks(targets[i]);
+    check_larger_options(targets[i], true, "sinks");
+  }
+}
 
 static void test_table(void **state)
 {
@@ -103,6 +140,7 @@ static void random_scene(op_random *random, scene_shape *shape)
   }
   if (op_uniform(random) < 0.4) shape->window = (int32_t)op_between(random, 1, 60);
   heads->has_gates = op_uniform(random) < 0.3;
+  shape->has_sinks = op_uniform(random) < 0.3;
 }
 
 static void test_random_scenes(void **state)
@@ -198,9 +236,13 @@ int main(void)
   int gate = gpu_gate(1);
   if (gate != GPU_GO) return gate;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_table),          cmocka_unit_test(test_many_rows_rotate_as_few),
-      cmocka_unit_test(test_random_scenes),  cmocka_unit_test(test_codes),
-      cmocka_unit_test(test_unsound_tokens), cmocka_unit_test(test_planted_faults_are_seen),
+      cmocka_unit_test(test_table),
+      cmocka_unit_test(test_sinks),
+      cmocka_unit_test(test_many_rows_rotate_as_few),
+      cmocka_unit_test(test_random_scenes),
+      cmocka_unit_test(test_codes),
+      cmocka_unit_test(test_unsound_tokens),
+      cmocka_unit_test(test_planted_faults_are_seen),
   };
   const struct CMUnitTest small[] = {cmocka_unit_test(test_few_scenes), cmocka_unit_test(test_few_codes)};
   return gpu_is_small() ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);

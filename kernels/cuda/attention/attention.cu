@@ -47,8 +47,6 @@ extern "C" size_t yk_cuda_attention_workspace_bytes(int32_t n_sms, int32_t head_
                                           static_cast<size_t>(head_dim + 2 * parts_of(head_dim)) * sizeof(float);
 }
 
-static constexpr float LOG2_E = 1.4426950408889634f;
-
 static params params_of(const yk_cuda_attention &attn, const yk_attention_args &args, yk_dtype dtype)
 {
   const yk_head_layout &h = args.heads;
@@ -78,6 +76,7 @@ static params params_of(const yk_cuda_attention &attn, const yk_attention_args &
   p.kv_tokens = b->kv_tokens;
   p.block_tables = b->block_tables;
   p.seq_of_row = b->seq_of_row;
+  p.sinks = args.sinks;
   p.counters = static_cast<workspace_counters *>(attn.workspace);
   p.partial_results = reinterpret_cast<float *>(static_cast<char *>(attn.workspace) + sizeof(workspace_counters));
   return p;

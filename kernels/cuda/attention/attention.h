@@ -15,6 +15,7 @@
  *     split_kv_combine.cuh      combines the partial results of warps, then those of thread blocks
  *     decode_output.cuh         divides by the sum of probabilities, dequantises V's scales, stores to y
  *   gates.cuh            output gates, applied by every kernel before an output is rounded
+ *   add_sink (params.cuh)     a head's sink, added to the sum of probabilities just before the division
  *   prefill_wgmma*       prefill on Hopper (compute capability 9.0): TMA, producer and consumer warps, wgmma
  *   prefill_mma_sync*    prefill on other GPUs: cp.async and mma.sync
  *     prefill_scheduler.cuh     the tile scheduler of both prefill kernels

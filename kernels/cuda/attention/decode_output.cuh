@@ -1,5 +1,6 @@
-/* decode_output.cuh - the output of a work item of flash decoding: divided by the sum of probabilities, with V's static
- * scales and offsets applied if the cache has them, and the gates if the layout has them, rounded, stored to y. */
+/* decode_output.cuh - the output of a work item of flash decoding: divided by the sum of probabilities, sinks included,
+ * with V's static scales and offsets applied if the cache has them, and the gates if the layout has them, rounded, stored
+ * to y. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_DECODE_OUTPUT_CUH
 #define YK_KERNELS_CUDA_ATTENTION_DECODE_OUTPUT_CUH
 
@@ -53,19 +54,20 @@ __device__ __forceinline__ const uint16_t *gates_of_item(const params &p, const 
 template <typename T, int HD> struct act_output {
   T *y;
   const uint16_t *gates;
+  int32_t head_begin; /* the work item's first head */
 
   __device__ static act_output of(const params &p, const work_item &item)
   {
     return {static_cast<T *>(p.y) + item.row * p.y_stride + static_cast<int64_t>(item.head_begin) * HD,
-            gates_of_item(p, item)};
+            gates_of_item(p, item), item.head_begin};
   }
 
-  /* Stores N pairs of dimensions, from d on, of a head: o is the sum of values times probabilities, l the sum of
-   * probabilities. */
+  /* Stores N pairs of dimensions, from d on, of a head: o is the sum of values times probabilities, ml the maximum and
+   * the sum of probabilities. */
   template <int N>
-  __device__ __forceinline__ void store(const params &p, int head, int d, const float2 (&o)[N], float l) const
+  __device__ __forceinline__ void store(const params &p, int head, int d, const float2 (&o)[N], float2 ml) const
   {
-    const float factor = 1.0f / l;
+    const float factor = 1.0f / add_sink(p, head_begin + head, ml.x, ml.y);
     float2 v[N];
     uint32_t pairs[N];
 #pragma unroll
@@ -80,19 +82,19 @@ template <typename T, int HD> struct act_output {
 /* Output for a cache of codes, in either activation type: V's static scales and offsets are applied here. */
 template <int HD> struct code_output {
   int64_t element; /* index in y */
-  int32_t kv_head;
+  int32_t kv_head, head_begin;
   const uint16_t *gates;
 
   __device__ static code_output of(const params &p, const work_item &item)
   {
-    return {item.row * p.y_stride + static_cast<int64_t>(item.head_begin) * HD, kv_head_of(p, item),
+    return {item.row * p.y_stride + static_cast<int64_t>(item.head_begin) * HD, kv_head_of(p, item), item.head_begin,
             gates_of_item(p, item)};
   }
 
   template <int N>
-  __device__ __forceinline__ void store(const params &p, int head, int d, const float2 (&o)[N], float l) const
+  __device__ __forceinline__ void store(const params &p, int head, int d, const float2 (&o)[N], float2 ml) const
   {
-    const float factor = 1.0f / l;
+    const float factor = 1.0f / add_sink(p, head_begin + head, ml.x, ml.y);
     float2 v[N];
     uint32_t pairs[N];
 #pragma unroll

@@ -83,6 +83,7 @@ template <typename T> __device__ void generic_row(const params &p, int32_t row, 
                          o[j].z * rescale + probability * v.z, o[j].w * rescale + probability * v.w);
     }
   }
+  l = add_sink(p, head, m, l);
   for (int j = 0; j < GENERIC_VECTORS; j++) {
     const int32_t d = (j * 32 + lane) * 4;
     if (d >= hd || l == 0.0f) continue;

@@ -3,6 +3,7 @@
 #define YK_KERNELS_CUDA_ATTENTION_PARAMS_CUH
 
 #include "kernels/cuda/attention/attention_types.h"
+#include "kernels/cuda/ptx/arithmetic.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 #include "kernels/device.h"
 
@@ -52,7 +53,17 @@ struct params {
   workspace_counters *counters;
   float *partial_results;      /* for decode: see split_kv_combine.cuh */
   void *k_staging, *v_staging; /* pages of dtype that decode fills for prefill (kv_staging.cuh); may be NULL */
+  const float *sinks;          /* as in yk_attention_args */
 };
+
+constexpr float LOG2_E = 1.4426950408889634f;
+
+/* The sum of probabilities with the sink of a local query head, if there are sinks. m, l: the maximum, as a power of
+ * two, and the sum of probabilities relative to 2^m. A sink far above m gives infinity, by which an output becomes 0. */
+__device__ __forceinline__ float add_sink(const params &p, int32_t head, float m, float l)
+{
+  return p.sinks ? l + exp2_approx(p.sinks[head] * LOG2_E - m) : l;
+}
 
 /* The local query heads [begin, end) that read local KV head kv_head. */
 struct head_range {

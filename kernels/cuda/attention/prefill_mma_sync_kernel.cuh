@@ -188,6 +188,7 @@ template <typename T, int HD> struct mma_sync_tile {
       sum += __shfl_xor_sync(~0u, sum, 2);
       const int r = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * e;
       const int32_t row = w.row + r / w.n_heads, head = w.head_begin + r % w.n_heads;
+      sum = add_sink(p, head, m[e] * p.scale_log2, sum);
       if (p.heads.has_gates) gate_row(p.dtype, gates_of(p, row, head), o, e, r < w.n_rows);
       if (r >= w.n_rows) continue;
       T *y = static_cast<T *>(p.y) + row * p.y_stride + static_cast<int64_t>(head) * HD;

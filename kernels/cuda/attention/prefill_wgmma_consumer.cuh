@@ -101,9 +101,10 @@ template <typename T, int HD> struct prefill_consumer {
   {
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-      const float sum = yk_cuda::quad_sum(l[e]), factor = sum > 0.0f ? 1.0f / sum : 0.0f;
       const int r = warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * e;
       const int32_t row = w.row + r / w.n_heads, head = w.head_begin + r % w.n_heads;
+      const float sum = add_sink(p, head, m[e] * p.scale_log2, yk_cuda::quad_sum(l[e]));
+      const float factor = sum > 0.0f ? 1.0f / sum : 0.0f;
       if (p.heads.has_gates) gate_row(p.dtype, gates_of(p, row, head), o, e, r < w.n_rows);
       T *y = static_cast<T *>(p.y) + row * p.y_stride + static_cast<int64_t>(head) * HD;
       yk_cuda::store_row<T>(y, o, e, factor, r < w.n_rows);

@@ -129,7 +129,7 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
   {
     const int d = of.vector() * 4;
     const float2 o[2] = {make_float2(sum.o.x, sum.o.y), make_float2(sum.o.z, sum.o.w)};
-    if (d < HD) OUTPUT::of(p, item).store(p, of.head, d, o, sum.l);
+    if (d < HD) OUTPUT::of(p, item).store(p, of.head, d, o, make_float2(sum.m, sum.l));
   }
 
   /* Called by a warp that has consumed pages [begin, end) of a work item: the first and the last of its pages that
@@ -140,7 +140,7 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
     if (item.begin >= begin && item.end <= end) {
       const OUTPUT output = OUTPUT::of(p, item);
       state.results([&](int head, int d, const auto &o, float2 ml) {
-        if (head < item.n_heads) output.store(p, head, d, o, ml.y);
+        if (head < item.n_heads) output.store(p, head, d, o, ml);
       });
       return;
     }
