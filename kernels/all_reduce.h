@@ -16,7 +16,7 @@ typedef enum yk_reader {
 } yk_reader;
 
 /* residual += alpha * sum over ranks of partial; y = rms_norm(residual, w), or unchanged if w is NULL.
- * result_w, gain: as in yk_add_norm_args; with result_w, y is overwritten. Ranks on GPUs pass NULL and 0.
+ * result_w, gain: as in yk_add_norm_args; with result_w, y is overwritten.
  *   rows of partial, residual, y act [n_rows, hidden]. rows of partial may be overwritten. See yk_add_norm_args for the
  *   numerics. */
 typedef struct yk_all_reduce_add_norm_args {

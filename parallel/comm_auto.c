@@ -126,9 +126,14 @@ static yk_status auto_all_reduce_add_norm(yk_comm *base, const yk_all_reduce_add
   int64_t n_rows = rows_at_once(comm, args->n_rows, row_bytes);
   YK_TRY(enter(comm, err));
   if (n_rows == 0) return comm->nccl->ops->all_reduce_add_norm(comm->nccl, args, err);
+  yk_all_reduce_add_norm_args all = *args;
+  if (args->result_w || args->gain != 0) { /* such kernels do not combine */
+    YK_TRY(base->dev->ops->partial_complete(base->dev, &args->partial, err));
+    all.partial.state = YK_PARTIAL_ROWS;
+  }
   for (int64_t first = 0; first < args->n_rows; first += n_rows) {
     const yk_all_reduce_add_norm_args rows =
-        rows_of(args, first, (int32_t)yk_min_i64(n_rows, args->n_rows - first), row_bytes);
+        rows_of(&all, first, (int32_t)yk_min_i64(n_rows, args->n_rows - first), row_bytes);
     YK_TRY(blamed(comm, yk_p2p_all_reduce_add_norm(comm->p2p, &rows, base->dev->dtype, comm->stream, err), err));
   }
   return YK_OK;

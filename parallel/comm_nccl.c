@@ -207,10 +207,12 @@ static yk_status nccl_all_reduce_add_norm(yk_comm *base, const yk_all_reduce_add
                           .residual = args->residual,
                           .partials = {args->partial.rows},
                           .n_partials = 1,
+                          .result_w = args->result_w,
                           .w = args->w,
                           .n_rows = args->n_rows,
                           .hidden = args->hidden,
                           .alpha = args->alpha,
+                          .gain = args->gain,
                           .eps = args->eps,
                           .combine = base->n_ranks == 1 ? yk_partial_slots(&args->partial) : NULL};
   return base->dev->ops->add_norm(base->dev, &add, err);

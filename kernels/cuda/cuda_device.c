@@ -30,6 +30,7 @@
 #include "kernels/cuda/rows/embed.h"
 #include "kernels/cuda/rows/norm.h"
 #include "kernels/cuda/rows/rope.h"
+#include "kernels/cuda/sampling/cap_logits.h"
 #include "kernels/cuda/sampling/sampler.h"
 #include "kernels/cuda/w8a8/grouped.h"
 #include "kernels/cuda/w8a8/w8a8.h"
@@ -122,6 +123,13 @@ static yk_status gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk
   return yk_cuda_check(cuda, yk_cuda_launch_gather_rows(args, cuda->stream), "gather_rows", err);
 }
 
+static yk_status cap_logits(yk_device *dev, const yk_cap_logits_args *args, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_cuda_enter(cuda, err));
+  return yk_cuda_check(cuda, yk_cuda_launch_cap_logits(args, cuda->stream), "cap_logits", err);
+}
+
 static yk_status timestamp(yk_device *dev, int64_t *at, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
@@ -195,6 +203,7 @@ static const yk_device_ops *device_ops(void)
       .gated_delta = gated_delta,
       .mamba = mamba,
       .gather_rows = gather_rows,
+      .cap_logits = cap_logits,
       .sample = yk_cuda_sample,
       .best_logits = yk_cuda_best_logits,
       .penalties_set = yk_cuda_penalties_set,

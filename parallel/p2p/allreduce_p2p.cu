@@ -85,13 +85,15 @@ static yk_status open_peers(const p2p_group *g, int rank, yk_err *err)
 
 static cudaError_t load_kernels(int n_ranks)
 {
-  cudaError_t error = load<__half, true>(n_ranks);
-  if (error == cudaSuccess) error = load<__half, false>(n_ranks);
-  if (error == cudaSuccess) error = load<__nv_bfloat16, true>(n_ranks);
-  if (error == cudaSuccess) error = load<__nv_bfloat16, false>(n_ranks);
-  if (error == cudaSuccess) error = load<float, false>(n_ranks);
+  cudaError_t error = load<__half, norms::RESIDUAL>(n_ranks);
+  if (error == cudaSuccess) error = load<__half, norms::BOTH>(n_ranks);
+  if (error == cudaSuccess) error = load<__half, norms::NONE>(n_ranks);
+  if (error == cudaSuccess) error = load<__nv_bfloat16, norms::RESIDUAL>(n_ranks);
+  if (error == cudaSuccess) error = load<__nv_bfloat16, norms::BOTH>(n_ranks);
+  if (error == cudaSuccess) error = load<__nv_bfloat16, norms::NONE>(n_ranks);
+  if (error == cudaSuccess) error = load<float, norms::NONE>(n_ranks);
   if (error == cudaSuccess) error = load_await_writes();
-  return error == cudaSuccess ? load<int32_t, false>(n_ranks) : error;
+  return error == cudaSuccess ? load<int32_t, norms::NONE>(n_ranks) : error;
 }
 
 static yk_status open_rank(p2p_group *g, int rank, const yk_p2p_layout &layout, yk_err *err)
@@ -344,6 +346,12 @@ static launch_args args_of(const yk_p2p *end, bool two_shot)
   return a;
 }
 
+template <typename T> static cudaError_t launch_rows(const launch_args &a, bool two_shot, cudaStream_t stream)
+{
+  return a.result_w || a.gain != 1.0f ? launch<T, norms::BOTH>(a, two_shot, stream)
+                                      : launch<T, norms::RESIDUAL>(a, two_shot, stream);
+}
+
 extern "C" yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce_add_norm_args *args, yk_dtype dtype,
                                                 cudaStream_t stream, yk_err *err)
 {
@@ -354,6 +362,8 @@ extern "C" yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce
   if (dtype == YK_F32 || route == YK_P2P_NONE)
     return yk_err_set(err, YK_E_UNSUPPORTED, "peer-to-peer all-reduce: %d rows of %d %s", args->n_rows, args->hidden,
                       yk_dtype_name(dtype));
+  if (args->partial.state == YK_PARTIAL_SLOTS && (args->result_w || args->gain != 0.0f))
+    return yk_err_set(err, YK_E_INVAL, "peer-to-peer all-reduce: a norm of the sum, or a gain: expected complete rows");
   const bool two_shot = route == YK_P2P_TWO_SHOT;
   launch_args a = args_of(end, two_shot);
   a.x = args->partial.rows;
@@ -368,8 +378,10 @@ extern "C" yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce
   a.per_element = 1.0f / static_cast<float>(args->hidden);
   a.alpha = args->alpha;
   a.eps = args->eps;
+  a.result_w = args->result_w;
+  a.gain = args->gain == 0.0f ? 1.0f : args->gain;
   const cudaError_t error =
-      dtype == YK_F16 ? launch<__half, true>(a, two_shot, stream) : launch<__nv_bfloat16, true>(a, two_shot, stream);
+      dtype == YK_F16 ? launch_rows<__half>(a, two_shot, stream) : launch_rows<__nv_bfloat16>(a, two_shot, stream);
   return cuda_status(error, "launch failed", end->group->first_of_all + end->rank, err);
 }
 
@@ -396,8 +408,8 @@ extern "C" yk_status yk_p2p_all_reduce_i32(yk_p2p *end, int32_t *data, int64_t c
     return yk_err_set(err, YK_E_UNSUPPORTED, "peer-to-peer all-reduce: %lld integers", static_cast<long long>(count));
   launch_args a = array_args(end, data, n_bytes, row_bytes, false);
   a.is_max = reduction == YK_REDUCE_MAX;
-  return cuda_status(launch<int32_t, false>(a, false, stream), "launch failed", end->group->first_of_all + end->rank,
-                     err);
+  return cuda_status(launch<int32_t, norms::NONE>(a, false, stream), "launch failed",
+                     end->group->first_of_all + end->rank, err);
 }
 
 extern "C" yk_status yk_p2p_all_reduce(yk_p2p *end, void *data, int64_t count, yk_dtype dtype, cudaStream_t stream,
@@ -413,9 +425,9 @@ extern "C" yk_status yk_p2p_all_reduce(yk_p2p *end, void *data, int64_t count, y
                       static_cast<long long>(count), yk_dtype_name(dtype));
   const bool two_shot = route == YK_P2P_TWO_SHOT;
   const launch_args a = array_args(end, data, n_bytes, row_bytes, two_shot);
-  const cudaError_t error = dtype == YK_F16    ? launch<__half, false>(a, two_shot, stream)
-                            : dtype == YK_BF16 ? launch<__nv_bfloat16, false>(a, two_shot, stream)
-                                               : launch<float, false>(a, two_shot, stream);
+  const cudaError_t error = dtype == YK_F16    ? launch<__half, norms::NONE>(a, two_shot, stream)
+                            : dtype == YK_BF16 ? launch<__nv_bfloat16, norms::NONE>(a, two_shot, stream)
+                                               : launch<float, norms::NONE>(a, two_shot, stream);
   return cuda_status(error, "launch failed", end->group->first_of_all + end->rank, err);
 }
 

@@ -23,6 +23,9 @@
  *           the others' rows: wait for their results -> residual
  *           every row: RMSNorm of the residual -> y
  *
+ * With a norm of the sum (result_w) a two-shot result is the rounded sum of partial rows. Every rank then normalises
+ * the sum and adds it to its residual, which all ranks hold alike. Such kernels are instances of their own.
+ *
  * If a thread block has no more rows than thread groups, a thread holds its part of this rank's partial row, of the
  * residual and of the norm's weights in registers throughout the exchange (allreduce_p2p_rows.cuh).
  *
@@ -97,8 +100,10 @@ yk_status yk_p2p_open_memory(yk_p2p *end, const yk_p2p_handle *handle, void **op
 const yk_p2p_options *yk_p2p_get_options(const yk_p2p *end);
 
 /* yk_p2p_all_reduce_add_norm - all-reduce with residual add and RMSNorm: see yk_all_reduce_add_norm_args; dtype f16 or
- *   bf16; pointers aligned to 16 bytes. Asynchronous on stream; capturable.
- *   Errors: YK_E_UNSUPPORTED if yk_p2p_route_of_rows returns none, YK_E_DEVICE, and YK_E_COMM as yk_p2p_check.
+ *   bf16; pointers aligned to 16 bytes. With result_w or a gain, partial is in state ROWS. Asynchronous on stream;
+ *   capturable.
+ *   Errors: YK_E_UNSUPPORTED if yk_p2p_route_of_rows returns none, YK_E_INVAL for a partial result in state SLOTS with
+ *   result_w or a gain, YK_E_DEVICE, and YK_E_COMM as yk_p2p_check.
  *   Thread: the rank's own, with its device current. */
 yk_status yk_p2p_all_reduce_add_norm(yk_p2p *end, const yk_all_reduce_add_norm_args *args, yk_dtype dtype,
                                      struct CUstream_st *stream, yk_err *err);

@@ -21,7 +21,7 @@ __device__ __forceinline__ int item_of_block(int k)
   return static_cast<int>(blockIdx.x + k * gridDim.x);
 }
 
-template <typename T, int N, typename G, bool NORM, bool COMBINES>
+template <typename T, int N, typename G, norms NORMS, bool COMBINES>
 __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
     one_shot_kernel(const __grid_constant__ launch_args a)
 {
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
   uint4 weights[V]; /* loaded before griddepcontrol.wait: no kernel writes w */
   yk_cuda::few_choices chosen;
   const bool is_settled = COMBINES && G::HOLDS && a.combine.choices_are_settled;
-  load_weights<G, NORM>(a, group, weights);
+  load_weights<G, NORMS>(a, group, weights);
   if (is_settled) chosen = first_choices<COMBINES>(a, item_of_block(group.index));
   fetch_parameters(a);
   if (!a.late_next) yk_ptx::let_next_kernel_start();
@@ -41,9 +41,9 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
   block_view b(a);
   row_so_far<V> held = {};
   group.for_items(n_mine, [&](int k) {
-    const int row = item_of_block(k), n = packets_of<NORM>(a, row);
+    const int row = item_of_block(k), n = packets_of<NORMS>(a, row);
     if (!is_settled) chosen = first_choices<COMBINES>(a, row);
-    load_row<T, G, NORM, COMBINES>(a, group, row, chosen, held);
+    load_row<T, G, NORMS, COMBINES>(a, group, row, chosen, held);
 #pragma unroll
     for (int j = 1; j < N; j++) {
       if (j >= a.n_ranks) continue;
@@ -60,22 +60,24 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
     if (b.stopped) return;
     const int row = item_of_block(k);
     uint4 sum[V];
-    reduce_row<T, N, G, NORM>(
+    reduce_row<T, N, G, NORMS>(
         b, group, row, held, sum, [&](int r) { return b.slot(a.first, a.rank, r) + k * a.row_packets; },
         [](int, uint4) {});
-    b.stopped = norm_row<T, G, NORM>(a, group, row, sum, weights, scratch[parity], b.stopped);
+    b.stopped =
+        finish_row<T, G, NORMS>(a, group, row, sum, G::HOLDS, held.residual, weights, scratch, parity, b.stopped);
     parity ^= 1;
   });
 }
 
-/* Waits for a row that peer has reduced, in slots of the thread block's item k, and writes it to residual and sum. */
-template <typename G, bool NORM>
+/* Waits for a row that peer has reduced, in slots of the thread block's item k, and writes it to sum, and to residual
+ * unless the sum has a norm itself. */
+template <typename G, norms NORMS>
 __device__ __forceinline__ void receive_row(block_view &b, const G &group, int row, int k, int peer,
                                             uint64_t timeout_ns, uint4 (&sum)[G::V])
 {
   constexpr int V = G::V;
   const launch_args &a = b.a;
-  const int n = packets_of<NORM>(a, row);
+  const int n = packets_of<NORMS>(a, row);
   uint4 *from = b.slot(a.second, a.rank, peer) + k * a.row_packets;
   uint4 *residual = static_cast<uint4 *>(a.residual) + static_cast<int64_t>(row) * a.row_packets;
   b.wait(timeout_ns, [&] {
@@ -91,13 +93,13 @@ __device__ __forceinline__ void receive_row(block_view &b, const G &group, int r
 #pragma unroll
   for (int v = 0; v < V; v++) {
     if (group.at(v) >= n) continue;
-    residual[group.at(v)] = sum[v];
+    if (!norms_sum<NORMS>(a)) residual[group.at(v)] = sum[v];
     empty_slot(from + group.at(v));
   }
 }
 
 /* Reduce-scatter, then all-gather: of every n_ranks consecutive rows, rank r reduces row r. */
-template <typename T, int N, typename G, bool NORM, bool COMBINES>
+template <typename T, int N, typename G, norms NORMS, bool COMBINES>
 __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
     two_shot_kernel(const __grid_constant__ launch_args a)
 {
@@ -107,7 +109,7 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
   const int n_mine = G::MANY ? items_of_block((a.n_rows + a.n_ranks - 1) / a.n_ranks) : 1;
   const auto row_of = [&](int k, int rank) { return item_of_block(k) * a.n_ranks + rank; };
   uint4 weights[V];
-  load_weights<G, NORM>(a, group, weights);
+  load_weights<G, NORMS>(a, group, weights);
   fetch_parameters(a);
   if (!a.late_next) yk_ptx::let_next_kernel_start();
   yk_ptx::wait_for_previous_kernel();
@@ -122,9 +124,9 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
     for (int j = 1; j < N; j++) {
       const int peer = peer_at(a, j), row = row_of(k, peer);
       if (j >= a.n_ranks || row >= a.n_rows) continue;
-      const int n = packets_of<NORM>(a, row);
+      const int n = packets_of<NORMS>(a, row);
       uint4 x[V], *to = b.slot(a.first, peer, a.rank) + k * a.row_packets;
-      load_partial<T, G, NORM, COMBINES>(a, group, row, first_choices<COMBINES>(a, row), x);
+      load_partial<T, G, NORMS, COMBINES>(a, group, row, first_choices<COMBINES>(a, row), x);
 #pragma unroll
       for (int v = 0; v < V; v++) {
         if (group.at(v) < n) yk_ptx::store_relaxed_sys16(to + group.at(v), sendable(x[v]));
@@ -132,7 +134,7 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
     }
     const int own = row_of(k, a.rank);
     if (own >= a.n_rows || (!G::HOLDS && !COMBINES)) return;
-    load_row<T, G, NORM, COMBINES>(a, group, own, first_choices<COMBINES>(a, own), held);
+    load_row<T, G, NORMS, COMBINES>(a, group, own, first_choices<COMBINES>(a, own), held);
   });
   b.count_launch();
   int parity = 0;
@@ -142,7 +144,7 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
     uint4 sum[V], *to[N];
 #pragma unroll
     for (int j = 1; j < N; j++) to[j] = b.slot(a.second, peer_at(a, j), a.rank) + k * a.row_packets;
-    reduce_row<T, N, G, NORM>(
+    reduce_row<T, N, G, NORMS>(
         b, group, row, held, sum, [&](int r) { return b.slot(a.first, a.rank, r) + k * a.row_packets; },
         [&](int at, uint4 &packet) {
           packet = sendable(packet);
@@ -151,7 +153,8 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
             if (j < a.n_ranks) yk_ptx::store_relaxed_sys16(to[j] + at, packet);
           }
         });
-    b.stopped = norm_row<T, G, NORM>(a, group, row, sum, weights, scratch[parity], b.stopped);
+    b.stopped =
+        finish_row<T, G, NORMS>(a, group, row, sum, G::HOLDS, held.residual, weights, scratch, parity, b.stopped);
     parity ^= 1;
   });
   group.for_items(n_mine, [&](int k) {
@@ -159,35 +162,36 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
       const int peer = peer_at(a, j), row = row_of(k, peer);
       if (row >= a.n_rows) continue;
       uint4 sum[V];
-      receive_row<G, NORM>(b, group, row, k, peer, result_timeout_ns, sum);
-      b.stopped = norm_row<T, G, NORM>(a, group, row, sum, weights, scratch[parity], b.stopped);
+      receive_row<G, NORMS>(b, group, row, k, peer, result_timeout_ns, sum);
+      b.stopped =
+          finish_row<T, G, NORMS>(a, group, row, sum, false, held.residual, weights, scratch, parity, b.stopped);
       parity ^= 1;
     }
   });
 }
 
-template <typename T, int N, typename G, bool NORM, bool COMBINES> kernel kernel_with(bool two_shot)
+template <typename T, int N, typename G, norms NORMS, bool COMBINES> kernel kernel_with(bool two_shot)
 {
   if constexpr (!std::is_same_v<T, int32_t>)
-    if (two_shot) return two_shot_kernel<T, N, G, NORM, COMBINES>;
-  return one_shot_kernel<T, N, G, NORM, COMBINES>;
+    if (two_shot) return two_shot_kernel<T, N, G, NORMS, COMBINES>;
+  return one_shot_kernel<T, N, G, NORMS, COMBINES>;
 }
 
-template <typename T, int N, typename G, bool NORM> kernel kernel_with(bool two_shot, bool combines)
+template <typename T, int N, typename G, norms NORMS> kernel kernel_with(bool two_shot, bool combines)
 {
-  if constexpr (NORM)
-    if (combines) return kernel_with<T, N, G, NORM, true>(two_shot);
-  return kernel_with<T, N, G, NORM, false>(two_shot);
+  if constexpr (NORMS == norms::RESIDUAL)
+    if (combines) return kernel_with<T, N, G, NORMS, true>(two_shot);
+  return kernel_with<T, N, G, NORMS, false>(two_shot);
 }
 
-template <typename T, int N, bool NORM> kernel kernel_of(bool two_shot, bool combines, division d)
+template <typename T, int N, norms NORMS> kernel kernel_of(bool two_shot, bool combines, division d)
 {
   switch (d.packets) {
   case 1:
-    return d.has_many ? kernel_with<T, N, thread_group<1, true>, NORM>(two_shot, combines)
-                      : kernel_with<T, N, thread_group<1, false>, NORM>(two_shot, combines);
-  case 2: return kernel_with<T, N, thread_group<2, true>, NORM>(two_shot, combines);
-  default: return kernel_with<T, N, thread_group<MAX_PACKETS, true>, NORM>(two_shot, combines);
+    return d.has_many ? kernel_with<T, N, thread_group<1, true>, NORMS>(two_shot, combines)
+                      : kernel_with<T, N, thread_group<1, false>, NORMS>(two_shot, combines);
+  case 2: return kernel_with<T, N, thread_group<2, true>, NORMS>(two_shot, combines);
+  default: return kernel_with<T, N, thread_group<MAX_PACKETS, true>, NORMS>(two_shot, combines);
   }
 }
 

@@ -26,17 +26,17 @@ struct division {
 
 using kernel = void (*)(launch_args);
 
-/* The kernel for up to N ranks. NORM: see launch. Defined in allreduce_p2p_kernels.cuh. */
-template <typename T, int N, bool NORM> kernel kernel_of(bool two_shot, bool combines, division d);
+/* The kernel for up to N ranks. NORMS: see launch. Defined in allreduce_p2p_kernels.cuh. */
+template <typename T, int N, norms NORMS> kernel kernel_of(bool two_shot, bool combines, division d);
 
 /* Sums of floats without a norm do not occur in a step of a model: one kernel serves any number of ranks. */
-template <typename T, bool NORM> kernel kernel_for(int n_ranks, bool two_shot, bool combines, division d)
+template <typename T, norms NORMS> kernel kernel_for(int n_ranks, bool two_shot, bool combines, division d)
 {
-  if constexpr (NORM || std::is_same_v<T, int32_t>) {
-    if (n_ranks <= 2) return kernel_of<T, 2, NORM>(two_shot, combines, d);
-    if (n_ranks <= 4) return kernel_of<T, 4, NORM>(two_shot, combines, d);
+  if constexpr (NORMS != norms::NONE || std::is_same_v<T, int32_t>) {
+    if (n_ranks <= 2) return kernel_of<T, 2, NORMS>(two_shot, combines, d);
+    if (n_ranks <= 4) return kernel_of<T, 4, NORMS>(two_shot, combines, d);
   }
-  return kernel_of<T, YK_P2P_MAX_RANKS, NORM>(two_shot, combines, d);
+  return kernel_of<T, YK_P2P_MAX_RANKS, NORMS>(two_shot, combines, d);
 }
 
 inline int group_threads(int row_packets, int packets)
@@ -61,9 +61,10 @@ inline division division_of(int row_packets, int rows_of_block, bool combines)
   return {MAX_PACKETS, true};
 }
 
-/* All-reduce of x [n_rows, ..]. NORM: the sum is added to residual and normalised into y (w NULL: not normalised);
- * otherwise it is written to residual, which is then x itself. Integers (int32_t) have neither a norm nor two-shot. */
-template <typename T, bool NORM> cudaError_t launch(const launch_args &args, bool two_shot, cudaStream_t stream)
+/* All-reduce of x [n_rows, ..]. With norms the sum is added to residual and normalised into y (w NULL: not normalised);
+ * otherwise it is written to residual, which is then x itself. Integers (int32_t) have neither norms nor two-shot.
+ * norms::BOTH does not combine. */
+template <typename T, norms NORMS> cudaError_t launch(const launch_args &args, bool two_shot, cudaStream_t stream)
 {
   launch_args a = args;
   const bool combines = a.combine.y != nullptr;
@@ -73,7 +74,7 @@ template <typename T, bool NORM> cudaError_t launch(const launch_args &args, boo
   a.group_threads = group_threads(a.row_packets, d.packets);
   const int n_groups = std::clamp(most_groups(a.row_packets, d.packets), 1, most_items);
   const yk_ptx::launch_shape shape = {dim3(static_cast<unsigned>(n_blocks)), n_groups * a.group_threads, 0, 1};
-  return yk_ptx::launch_dependent(kernel_for<T, NORM>(a.n_ranks, two_shot, combines, d), shape, stream, a);
+  return yk_ptx::launch_dependent(kernel_for<T, NORMS>(a.n_ranks, two_shot, combines, d), shape, stream, a);
 }
 
 /* Loads a kernel, with the shared memory carveout of the GEMMs before and after: a multiprocessor changes the carveout
@@ -89,12 +90,12 @@ inline cudaError_t load(kernel which)
 
 /* Loads the kernels that launch may choose onto the current device. Loading a kernel later could wait for a running
  * kernel that itself waits for a peer. */
-template <typename T, bool NORM> cudaError_t load(int n_ranks)
+template <typename T, norms NORMS> cudaError_t load(int n_ranks)
 {
   for (division d : {division{1, false}, division{1, true}, division{2, true}, division{MAX_PACKETS, true}})
     for (bool two_shot : {false, true})
       for (bool combines : {false, true}) {
-        const cudaError_t rc = load(kernel_for<T, NORM>(n_ranks, two_shot, combines, d));
+        const cudaError_t rc = load(kernel_for<T, NORMS>(n_ranks, two_shot, combines, d));
         if (rc != cudaSuccess) return rc;
       }
   return cudaSuccess;

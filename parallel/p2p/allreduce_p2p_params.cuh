@@ -65,10 +65,17 @@ struct launch_args {
   host_flags *flags;
   uint64_t timeout_ns; /* UINT64_MAX: none */
   bool late_next;      /* the next kernel starts only once the preceding kernel has ended: see yk_reader */
-  /* The combination of experts whose result is x; y NULL: x is complete. The last member, so that all others occupy few
+  /* The combination of experts whose result is x; y NULL: x is complete. Behind the others, so that these occupy few
    * cache lines. */
   yk_combine_args combine;
+  /* For norms::BOTH: the weights of the norm of the sum over ranks, or NULL; the factor of the new residual. */
+  const void *result_w;
+  float gain;
 };
+
+/* What follows the sum over ranks: nothing (arrays without rows); the residual add and its norm; or also a norm of the
+ * sum itself, before the residual add, and a factor of the residual. */
+enum class norms { NONE, RESIDUAL, BOTH };
 
 /* Rank 0 waits for the other ranks; their earlier writes to its memory are then visible. arrived: on rank 0's
  * device. */

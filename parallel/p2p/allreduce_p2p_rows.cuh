@@ -87,10 +87,10 @@ template <int PACKETS, bool SEVERAL> struct thread_group {
   }
 };
 
-/* Packets of a row; the last row of an array without rows (NORM false) may have fewer. */
-template <bool NORM> __device__ __forceinline__ int packets_of(const launch_args &a, int row)
+/* Packets of a row; the last row of an array without rows (NONE) may have fewer. */
+template <norms NORMS> __device__ __forceinline__ int packets_of(const launch_args &a, int row)
 {
-  return NORM ? a.row_packets : min(a.row_packets, a.n_packets - row * a.row_packets);
+  return NORMS != norms::NONE ? a.row_packets : min(a.row_packets, a.n_packets - row * a.row_packets);
 }
 
 /* The first choices of a row if COMBINES. Settled choices may be read before griddepcontrol.wait. */
@@ -113,13 +113,13 @@ struct row_choices {
 
 /* Loads the thread's packets of a row of this rank's partial sums; zeros after the end. If COMBINES, they are computed
  * here, and written unless the thread HOLDS them. */
-template <typename T, typename G, bool NORM, bool COMBINES>
+template <typename T, typename G, norms NORMS, bool COMBINES>
 __device__ __forceinline__ void load_partial(const launch_args &a, const G &group, int row,
                                              const yk_cuda::few_choices &first, uint4 (&x)[G::V])
 {
   uint4 *partial = static_cast<uint4 *>(a.x) + static_cast<int64_t>(row) * a.row_packets;
   if constexpr (!COMBINES) {
-    group.load(partial, packets_of<NORM>(a, row), x);
+    group.load(partial, packets_of<NORMS>(a, row), x);
   } else {
     const row_choices choices = {first, {a.combine, row}};
 #pragma unroll
@@ -139,13 +139,13 @@ template <int V> struct row_so_far {
 };
 
 /* Loads a row into registers; the residual's loads are in flight while the partial sums are loaded or combined. */
-template <typename T, typename G, bool NORM, bool COMBINES>
+template <typename T, typename G, norms NORMS, bool COMBINES>
 __device__ __forceinline__ void load_row(const launch_args &a, const G &group, int row,
                                          const yk_cuda::few_choices &first, row_so_far<G::V> &held)
 {
   const uint4 *residual = static_cast<const uint4 *>(a.residual) + static_cast<int64_t>(row) * a.row_packets;
-  if (NORM) group.load(residual, a.row_packets, held.residual);
-  load_partial<T, G, NORM, COMBINES>(a, group, row, first, held.partial);
+  if (NORMS != norms::NONE) group.load(residual, a.row_packets, held.residual);
+  load_partial<T, G, NORMS, COMBINES>(a, group, row, first, held.partial);
 }
 
 /* One packet of integers, reduced over ranks. */
@@ -165,9 +165,30 @@ __device__ __forceinline__ uint4 reduce_integers(const launch_args &a, const uin
   return result;
 }
 
-/* One packet's sum over ranks in float32, in rank order; with NORM, times alpha and added to the residual. from: the
- * packets that have arrived, by rank; own: this rank's packet in the form sent to the others. */
-template <typename T, int N, bool NORM>
+/* Whether the sum over ranks is rounded and normalised before it is added to the residual. */
+template <norms NORMS> __device__ __forceinline__ bool norms_sum(const launch_args &a)
+{
+  return NORMS == norms::BOTH && a.result_w;
+}
+
+/* The new residual. x: what is added to it, times alpha. */
+template <typename T, norms NORMS>
+__device__ __forceinline__ packet<T> add_to_residual(const launch_args &a, const packet<T> &residual,
+                                                     const packet<T> &x)
+{
+  packet<T> sum;
+#pragma unroll
+  for (int i = 0; i < packet<T>::N; i++) {
+    sum.v[i] = residual.v[i] + a.alpha * x.v[i];
+    if (NORMS == norms::BOTH) sum.v[i] *= a.gain;
+  }
+  return sum;
+}
+
+/* One packet's sum over ranks in float32, in rank order; with norms, times alpha and added to the residual, unless the
+ * sum has a norm itself. from: the packets that have arrived, by rank; own: this rank's packet in the form sent to the
+ * others. */
+template <typename T, int N, norms NORMS>
 __device__ __forceinline__ uint4 reduce_packet(const launch_args &a, const uint4 (&from)[N], uint4 own, uint4 residual)
 {
   packet<T> sum;
@@ -180,25 +201,21 @@ __device__ __forceinline__ uint4 reduce_packet(const launch_args &a, const uint4
 #pragma unroll
     for (int i = 0; i < packet<T>::N; i++) sum.v[i] += p.v[i];
   }
-  if (NORM) {
-    const packet<T> p = packet<T>::of(residual);
-#pragma unroll
-    for (int i = 0; i < packet<T>::N; i++) sum.v[i] = p.v[i] + a.alpha * sum.v[i];
-  }
+  if (NORMS != norms::NONE && !norms_sum<NORMS>(a)) sum = add_to_residual<T, NORMS>(a, packet<T>::of(residual), sum);
   return sum.rounded();
 }
 
 /* Loads the thread's part of the norm's weights, if it HOLDS them. */
-template <typename G, bool NORM>
+template <typename G, norms NORMS>
 __device__ __forceinline__ void load_weights(const launch_args &a, const G &group, uint4 (&weights)[G::V])
 {
-  if (G::HOLDS && NORM && a.w) group.load(static_cast<const uint4 *>(a.w), a.row_packets, weights);
+  if (G::HOLDS && NORMS != norms::NONE && a.w) group.load(static_cast<const uint4 *>(a.w), a.row_packets, weights);
 }
 
-/* Waits for a row of every other rank, reduces it and writes the result to residual and sum. held: the row, if the
- * thread HOLDS it; else the row is read from memory. from_of(r): the slots of rank r's row, which are emptied. also(at,
+/* Waits for a row of every other rank, reduces it and writes the result to sum, and to residual unless the sum has a
+ * norm itself. held: the row, if the thread HOLDS it; else the row is read from memory. from_of(r): the slots of rank r's row, which are emptied. also(at,
  * packet) is called with every packet of the result and its index in the row, and may change the packet. */
-template <typename T, int N, typename G, bool NORM, typename F, typename A>
+template <typename T, int N, typename G, norms NORMS, typename F, typename A>
 __device__ __forceinline__ void reduce_row(block_view &b, const G &group, int row, const row_so_far<G::V> &held,
                                            uint4 (&sum)[G::V], F from_of, A also)
 {
@@ -208,7 +225,7 @@ __device__ __forceinline__ void reduce_row(block_view &b, const G &group, int ro
   const launch_args &a = b.a;
   const uint4 *x = static_cast<const uint4 *>(a.x) + static_cast<int64_t>(row) * a.row_packets;
   uint4 *residual = static_cast<uint4 *>(a.residual) + static_cast<int64_t>(row) * a.row_packets;
-  const int n = packets_of<NORM>(a, row);
+  const int n = packets_of<NORMS>(a, row);
   uint4 *incoming[N];
 #pragma unroll
   for (int r = 0; r < N; r++) incoming[r] = from_of(r) + group.thread;
@@ -224,7 +241,7 @@ __device__ __forceinline__ void reduce_row(block_view &b, const G &group, int ro
         before[v] = held.residual[done + v];
       } else {
         if (has[v]) own[v] = x[group.at(done + v)];
-        if (NORM && has[v]) before[v] = residual[group.at(done + v)];
+        if (NORMS != norms::NONE && has[v]) before[v] = residual[group.at(done + v)];
       }
     }
     b.wait(a.timeout_ns, [&] {
@@ -253,9 +270,9 @@ __device__ __forceinline__ void reduce_row(block_view &b, const G &group, int ro
       if constexpr (std::is_same_v<T, int32_t>)
         total = reduce_integers<N>(a, from[v], sendable(own[v]));
       else
-        total = reduce_packet<T, N, NORM>(a, from[v], sendable(own[v]), before[v]);
+        total = reduce_packet<T, N, NORMS>(a, from[v], sendable(own[v]), before[v]);
       also(group.at(done + v), total);
-      residual[group.at(done + v)] = total;
+      if (!norms_sum<NORMS>(a)) residual[group.at(done + v)] = total;
 #pragma unroll
       for (int r = 0; r < N; r++)
         if (r < a.n_ranks && r != a.rank) empty_slot(incoming[r] + (done + v) * group.n_threads);
@@ -263,20 +280,15 @@ __device__ __forceinline__ void reduce_row(block_view &b, const G &group, int ro
   }
 }
 
-/* RMSNorm of a row, x being its rounded residual: y = round(round(x * rsqrt(mean of squares + eps)) * w); does nothing
- * if w is NULL. weights: the thread's part of w, if it HOLDS them. scratch: callers alternate between two, so that one
- * barrier per row suffices. Returns whether a thread of the group has stopped waiting. */
-template <typename T, typename G, bool NORM>
-__device__ __forceinline__ bool norm_row(const launch_args &a, const G &group, int row, const uint4 (&x)[G::V],
-                                         const uint4 (&weights)[G::V], float *scratch, bool stopped)
+/* The factor of the RMSNorm of a row in float32: 1 / root mean square of x. scratch, stopped: as in norm_row, which
+ * contains a barrier of the group. */
+template <typename T, typename G>
+__device__ __forceinline__ float norm_factor(const launch_args &a, const G &group, const uint4 (&x)[G::V],
+                                             float *scratch, bool &stopped)
 {
-  constexpr int V = G::V;
-  if (!NORM || !a.w) return group.any(stopped);
-  uint4 w[V];
-  if (!G::HOLDS) group.load(static_cast<const uint4 *>(a.w), a.row_packets, w);
   float squares = 0.0f;
 #pragma unroll
-  for (int v = 0; v < V; v++) {
+  for (int v = 0; v < G::V; v++) {
     if (group.at(v) >= a.row_packets) continue;
     const packet<T> p = packet<T>::of(x[v]);
 #pragma unroll
@@ -287,18 +299,79 @@ __device__ __forceinline__ bool norm_row(const launch_args &a, const G &group, i
   stopped = group.any(stopped);
   const int n_warps = group.n_threads / 32, lane = threadIdx.x % 32;
   const float total = yk_cuda::warp_sum(lane < n_warps ? scratch[group.index * n_warps + lane] : 0.0f);
-  const float scale = rsqrtf(total * a.per_element + a.eps);
+  return rsqrtf(total * a.per_element + a.eps);
+}
+
+/* round(x * factor) * w, not rounded. */
+template <typename T> __device__ __forceinline__ packet<T> normed(const uint4 &x, float factor, const uint4 &w)
+{
+  packet<T> p = packet<T>::of(x);
+  const packet<T> weights = packet<T>::of(w);
+#pragma unroll
+  for (int i = 0; i < packet<T>::N; i++) p.v[i] = static_cast<float>(static_cast<T>(p.v[i] * factor)) * weights.v[i];
+  return p;
+}
+
+/* RMSNorm of a row, x being its rounded residual: y = round(round(x * rsqrt(mean of squares + eps)) * w); does nothing
+ * if w is NULL. weights: the thread's part of w, if it HOLDS them. scratch: callers alternate between two, so that one
+ * barrier per row suffices. Returns whether a thread of the group has stopped waiting. */
+template <typename T, typename G, norms NORMS>
+__device__ __forceinline__ bool norm_row(const launch_args &a, const G &group, int row, const uint4 (&x)[G::V],
+                                         const uint4 (&weights)[G::V], float *scratch, bool stopped)
+{
+  constexpr int V = G::V;
+  if (NORMS == norms::NONE || !a.w) return group.any(stopped);
+  uint4 w[V];
+  if (!G::HOLDS) group.load(static_cast<const uint4 *>(a.w), a.row_packets, w);
+  const float factor = norm_factor<T>(a, group, x, scratch, stopped);
   uint4 *y = static_cast<uint4 *>(a.y) + static_cast<int64_t>(row) * a.row_packets;
 #pragma unroll
   for (int v = 0; v < V; v++) {
     if (group.at(v) >= a.row_packets) continue;
-    packet<T> p = packet<T>::of(x[v]);
-    const packet<T> factor = packet<T>::of(G::HOLDS ? weights[v] : w[v]);
-#pragma unroll
-    for (int i = 0; i < packet<T>::N; i++) p.v[i] = static_cast<float>(static_cast<T>(p.v[i] * scale)) * factor.v[i];
-    y[group.at(v)] = p.rounded();
+    y[group.at(v)] = normed<T>(x[v], factor, G::HOLDS ? weights[v] : w[v]).rounded();
   }
   return stopped;
+}
+
+/* The norm of a row's sum over ranks, x, and the residual add, of which x becomes the rounded result. residual: the
+ * thread's packets of the row's residual so far. Called if norms_sum; contains a barrier of the group. */
+template <typename T, typename G>
+__device__ __forceinline__ void add_normed_row(const launch_args &a, const G &group, int row,
+                                               const uint4 (&residual)[G::V], uint4 (&x)[G::V], float *scratch,
+                                               bool &stopped)
+{
+  uint4 w[G::V];
+  uint4 *to = static_cast<uint4 *>(a.residual) + static_cast<int64_t>(row) * a.row_packets;
+  group.load(static_cast<const uint4 *>(a.result_w), a.row_packets, w);
+  const float factor = norm_factor<T>(a, group, x, scratch, stopped);
+#pragma unroll
+  for (int v = 0; v < G::V; v++) {
+    if (group.at(v) >= a.row_packets) continue;
+    const packet<T> result = packet<T>::of(normed<T>(x[v], factor, w[v]).rounded());
+    x[v] = add_to_residual<T, norms::BOTH>(a, packet<T>::of(residual[v]), result).rounded();
+    to[group.at(v)] = x[v];
+  }
+}
+
+/* What follows the sum x of a row: its own norm with the residual add, if it has one, then the norm of the residual.
+ * held: the thread's packets of the residual so far, if is_held; else these are in memory. scratch: with a norm of the
+ * sum a row has two barriers, between which the two are used in turn; else parity chooses. Returns as norm_row. */
+template <typename T, typename G, norms NORMS>
+__device__ __forceinline__ bool finish_row(const launch_args &a, const G &group, int row, uint4 (&x)[G::V],
+                                           bool is_held, const uint4 (&held)[G::V], const uint4 (&weights)[G::V],
+                                           float (&scratch)[2][32], int parity, bool stopped)
+{
+  if (!norms_sum<NORMS>(a)) return norm_row<T, G, NORMS>(a, group, row, x, weights, scratch[parity], stopped);
+  uint4 residual[G::V];
+  if (is_held) {
+#pragma unroll
+    for (int v = 0; v < G::V; v++) residual[v] = held[v];
+  } else {
+    group.load(static_cast<const uint4 *>(a.residual) + static_cast<int64_t>(row) * a.row_packets, a.row_packets,
+               residual);
+  }
+  add_normed_row<T>(a, group, row, residual, x, scratch[0], stopped);
+  return norm_row<T, G, NORMS>(a, group, row, x, weights, scratch[1], stopped);
 }
 
 } // namespace yk_p2p_kernels

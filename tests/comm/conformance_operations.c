@@ -111,6 +111,51 @@ void all_reduce_add_norm_body(rank_case *c)
   for (int i = 0; i < 4; i++) dev->ops->free(dev, arrays[i]);
 }
 
+/* residual = gain * (residual + alpha * norm of the sum). A rounding of the sum moves its norm by the sum's magnitude;
+ * the norm itself has two roundings, and its factor moves by less than one. */
+static void expect_result_norm(rank_case *c, size_t row, float alpha, float gain, double eps)
+{
+  const size_t hidden = (size_t)c->hidden, first = row * hidden;
+  double squares = 0, magnitude;
+  for (size_t i = 0; i < hidden; i++) squares += pow(case_sum(c, first + i, &magnitude), 2);
+  const double factor = 1 / sqrt(squares / (double)hidden + eps);
+  for (size_t i = 0; i < hidden; i++) {
+    const double before = case_value(c, RESIDUAL, first + i), scale = factor * case_value(c, WEIGHT, i);
+    const double normed = scale * case_sum(c, first + i, &magnitude);
+    case_expect_close(c, first + i, gain * (before + alpha * normed),
+                      fabs(gain) * (fabs(before) + alpha * (fabs(scale) * magnitude + 4 * fabs(normed))));
+  }
+}
+
+void result_norm_body(rank_case *c)
+{
+  const float alpha = 0.5f, gain = -0.7f, eps = 1e-5f;
+  yk_device *dev = c->comm->dev;
+  size_t hidden = (size_t)c->hidden, n = (size_t)c->n_rows * hidden, bytes = n * yk_dtype_bytes(c->dtype);
+  void *partial = case_array(c, c->comm->rank, n), *residual = case_array(c, RESIDUAL, n);
+  void *w = case_array(c, WEIGHT, hidden), *y = case_array(c, WEIGHT, n);
+  const yk_all_reduce_add_norm_args args = {.partial = {.rows = partial},
+                                            .residual = residual,
+                                            .y = y,
+                                            .result_w = w,
+                                            .w = w,
+                                            .n_rows = c->n_rows,
+                                            .hidden = c->hidden,
+                                            .alpha = alpha,
+                                            .gain = gain,
+                                            .eps = eps};
+  case_barrier(c);
+  c->status = c->comm->ops->all_reduce_add_norm(c->comm, &args, NULL);
+  case_keep_result(c, residual, bytes);
+  for (size_t row = 0; row < (size_t)c->n_rows; row++) expect_result_norm(c, row, alpha, gain, eps);
+  char *normed = malloc(bytes);
+  if (dev->ops->download(dev, normed, y, bytes, NULL) != YK_OK) c->mismatches++;
+  for (size_t row = 0; row < (size_t)c->n_rows; row++) check_norm(c, normed, row, eps);
+  free(normed);
+  void *const arrays[] = {partial, residual, w, y};
+  for (int i = 0; i < 4; i++) dev->ops->free(dev, arrays[i]);
+}
+
 /* ---- All-reduces with a fused combination ---- */
 
 enum { TOP_K = 3 };

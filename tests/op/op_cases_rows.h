@@ -199,12 +199,88 @@ static inline void check_rows(const op_target *target)
 /* On devices with residual_gain. */
 static inline void check_residual_gain(const op_target *target)
 {
-  for (size_t d = 0; d < 3; d++) {
+  for (size_t d = 0; d < op_n_dtypes(target); d++) {
     const yk_dtype dtype = op_dtypes[d];
     add_norm_errors errors = add_norm_error(target, dtype, 5, 80, 3, true, -0.4f, OP_RIGHT);
     expect_below(target, "add_norm residual with a gain", dtype, 5, 80, errors.residual,
                  op_unit_roundoff(dtype) + 0x1p-21);
     expect_below(target, "add_norm with a gain", dtype, 5, 80, errors.y, norm_tolerance(dtype));
+  }
+}
+
+/* Largest error of residual and y with a norm of the sum. The reference rounds the sum, and its norm twice. */
+static inline add_norm_errors result_norm_error(const op_target *target, yk_dtype dtype, int32_t rows, int32_t hidden,
+                                                int32_t n_partials, bool with_norm, float gain, op_fault fault)
+{
+  op_random random = {.seed = (uint32_t)(hidden * 10 + rows + n_partials)};
+  yk_device *dev = op_device_new(target, dtype, 3, 16);
+  size_t n = (size_t)(rows * hidden);
+  op_array residual = op_array_random(dev, dtype, n, 1.0, &random), partials[8];
+  op_array w = op_array_random(dev, dtype, (size_t)hidden, 1.5, &random),
+           result_w = op_array_random(dev, dtype, (size_t)hidden, 1.5, &random);
+  op_array y = op_array_new(dev, dtype, n), sum = op_array_new(dev, dtype, n), normed = op_array_new(dev, dtype, n);
+  double *expected = calloc(n, sizeof *expected);
+  yk_add_norm_args args = {.y = y.dev,
+                           .residual = residual.dev,
+                           .n_partials = n_partials,
+                           .result_w = result_w.dev,
+                           .w = with_norm ? w.dev : NULL,
+                           .n_rows = rows,
+                           .hidden = hidden,
+                           .alpha = 0.7f,
+                           .gain = gain,
+                           .eps = 1e-3f};
+  for (int32_t p = 0; p < n_partials; p++) {
+    partials[p] = op_array_random(dev, dtype, n, 0.05, &random);
+    args.partials[p] = partials[p].dev;
+    for (size_t i = 0; i < n; i++) sum.values[i] += partials[p].values[i];
+  }
+  op_array_send(dev, &sum);
+  for (int32_t row = 0; row < rows; row++)
+    op_ref_rms_norm(dtype, normed.values + row * hidden, sum.values + row * hidden, result_w.values, hidden,
+                    (double)1e-3f, fault);
+  op_array_send(dev, &normed);
+  for (size_t i = 0; i < n; i++)
+    expected[i] = (gain == 0 ? 1.0 : (double)gain) * (residual.values[i] + (double)0.7f * normed.values[i]);
+  op_ok(dev->ops->add_norm(dev, &args, &err));
+  op_array_fetch(dev, &residual);
+  op_array_fetch(dev, &y);
+  for (int32_t row = 0; with_norm && row < rows; row++)
+    op_ref_rms_norm(dtype, normed.values + row * hidden, residual.values + row * hidden, w.values, hidden,
+                    (double)1e-3f, OP_RIGHT);
+  add_norm_errors errors = {op_error(residual.values, expected, n),
+                            with_norm ? op_error(y.values, normed.values, n) : 0.0};
+  for (int32_t p = 0; p < n_partials; p++) op_array_free(dev, &partials[p]);
+  op_array *arrays[] = {&residual, &w, &result_w, &y, &sum, &normed};
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) op_array_free(dev, arrays[i]);
+  free(expected);
+  dev->ops->destroy(dev);
+  return errors;
+}
+
+/* Where the device and the reference round the sum, and twice its norm, to different neighbours; then once. */
+static inline double result_norm_tolerance(yk_dtype dtype)
+{
+  return 7.0 * op_unit_roundoff(dtype) + 0x1p-19;
+}
+
+/* On devices with result_norms and residual_gain: rows in registers, in shared memory, and of single elements. */
+static inline void check_result_norms(const op_target *target)
+{
+  static const int32_t hiddens[] = {16, 20, 260, 2051, 4096, 5376};
+  for (size_t d = 0; each_case(d, d < op_n_dtypes(target)); d++) {
+    const yk_dtype dtype = op_dtypes[d];
+    for (size_t h = 0; each_case(h, h < sizeof hiddens / sizeof *hiddens); h++)
+      for (int32_t i = 1; i <= 3; i++) {
+        add_norm_errors errors =
+            result_norm_error(target, dtype, 2 * i, hiddens[h], i, i != 2, i == 3 ? -0.4f : 0, OP_RIGHT);
+        expect_below(target, "add_norm residual with a norm of the sum", dtype, 2 * i, hiddens[h], errors.residual,
+                     result_norm_tolerance(dtype));
+        expect_below(target, "add_norm with a norm of the sum", dtype, 2 * i, hiddens[h], errors.y,
+                     norm_tolerance(dtype));
+      }
+    assert_true(result_norm_error(target, dtype, 3, 80, 2, true, 0, OP_NO_NORM_WEIGHT).residual >
+                5.0 * result_norm_tolerance(dtype));
   }
 }
 
@@ -214,7 +290,7 @@ static inline void check_layer_inputs(const op_target *target)
 {
   enum { ROWS = 5, LAYERS = 2, SIZE = 12, FIRST = 3, WIDTH = 8, IDS = 9 };
   static const int32_t ids[ROWS] = {8, 0, 3, 3, 5};
-  for (size_t d = 0; d < 3; d++) {
+  for (size_t d = 0; d < op_n_dtypes(target); d++) {
     const yk_dtype dtype = op_dtypes[d];
     op_random random = {.seed = 11};
     yk_device *dev = op_device_new(target, dtype, 3, 16);
@@ -266,7 +342,7 @@ static inline void check_logit_cap(const op_target *target)
 {
   enum { N = 1500, STRIDE = 1504, ROWS = 2 };
   op_random random = {.seed = 7};
-  yk_device *dev = op_device_new(target, YK_F32, 3, 16);
+  yk_device *dev = op_device_new(target, YK_F16, 3, 16);
   op_array logits = op_array_random(dev, YK_F32, ROWS * STRIDE, 60.0, &random);
   logits.values[3] = (double)INFINITY;
   op_array_send(dev, &logits);
@@ -288,7 +364,7 @@ static inline void check_logit_cap(const op_target *target)
 
 static inline void check_row_faults(const op_target *target)
 {
-  for (size_t d = 0; d < 3; d++) {
+  for (size_t d = 0; d < op_n_dtypes(target); d++) {
     yk_dtype dtype = op_dtypes[d];
     double norm = 5.0 * norm_tolerance(dtype), sum = 5.0 * op_unit_roundoff(dtype);
     assert_true(rms_norm_error(target, dtype, 3, 80, false, OP_NO_NORM_WEIGHT) > norm);

@@ -18,6 +18,7 @@ static void test_gains_and_caps(void **state)
 {
   (void)state;
   for_each_cpu_target(check_residual_gain);
+  for_each_cpu_target(check_result_norms);
   for_each_cpu_target(check_logit_cap);
   for_each_cpu_target(check_layer_inputs);
 }

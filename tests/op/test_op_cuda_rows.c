@@ -39,6 +39,20 @@ static void test_rows(void **state)
   }
 }
 
+static void test_norms_of_sums_and_gains(void **state)
+{
+  (void)state;
+  check_residual_gain(&cuda_target);
+  check_result_norms(&cuda_target);
+  result_norm_error(&cuda_target, YK_F16, 1, 24512, 1, true, 0, OP_RIGHT); /* the longest row can be launched */
+}
+
+static void test_logit_caps(void **state)
+{
+  (void)state;
+  check_logit_cap(&cuda_target);
+}
+
 static void test_few_rows(void **state)
 {
   (void)state;
@@ -127,11 +141,14 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_memory),
       cmocka_unit_test(test_rows),
+      cmocka_unit_test(test_norms_of_sums_and_gains),
+      cmocka_unit_test(test_logit_caps),
       cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_wrong_arguments_are_refused),
       cmocka_unit_test(test_gpus_describe_themselves),
       cmocka_unit_test(test_uploads_may_outrun_the_copy),
   };
-  const struct CMUnitTest small[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_few_rows)};
+  const struct CMUnitTest small[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_few_rows),
+                                     cmocka_unit_test(test_norms_of_sums_and_gains), cmocka_unit_test(test_logit_caps)};
   return gpu_is_small() ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -194,6 +194,8 @@ static unsigned possible_fusions(const yk_moe_forward *f)
 yk_moe_plan yk_moe_plan_of(const yk_moe_forward *f, unsigned allowed)
 {
   const bool is_pending = f->args->x->state == YK_NORMED_PENDING;
+  /* The router's kernel has neither a norm of the sum nor a gain. */
+  const bool is_plain = is_pending && !f->norm.result_w && f->norm.gain == 0;
   yk_moe_plan plan = {.n_rows = f->args->n_rows,
                       .norm = is_pending ? YK_MOE_NORM_APART : YK_MOE_NORM_DONE,
                       .shares_maxima = f->mixture->spec.sizes.shares_maxima};
@@ -210,14 +212,13 @@ yk_moe_plan yk_moe_plan_of(const yk_moe_forward *f, unsigned allowed)
   if ((allowed & YK_MOE_FUSE_ROUTING) && gate_up_routes(f, false))
     plan.routing = YK_MOE_ROUTING_IN_GATE_UP;
   else
-    yk_moe_plan_routing(&f->router, &f->calls.route, is_pending ? &f->norm : NULL, plan.n_rows > 1, &plan);
+    yk_moe_plan_routing(&f->router, &f->calls.route, is_plain ? &f->norm : NULL, plan.n_rows > 1, &plan);
   plan_shared(f, allowed, &plan);
   plan.combination = combination_of(f, allowed, &plan);
   return plan;
 }
 
-/* ---- Text of a plan, for tests
- * -------------------------------------------------------------------------------------- */
+/* ---- Text of a plan, for tests ----------------------------------------------------------------------------------- */
 
 void yk_moe_plan_print(const yk_moe_plan *plan, char *text, size_t n_bytes)
 {

@@ -26,6 +26,8 @@ struct norm_params {
   int64_t x_stride; /* elements */
   int32_t hidden;
   float alpha, eps, per_element; /* per_element: 1 / hidden */
+  const void *result_w;          /* as in yk_add_norm_args */
+  float gain;                    /* the factor of the new residual; 1 without a gain */
 };
 
 constexpr int VECTORS = 512; /* most vectors of a row that stays in registers: one per thread */
@@ -34,8 +36,26 @@ constexpr int VECTORS = 512; /* most vectors of a row that stays in registers: o
  * that the kernel computes as a combination of experts. */
 enum class norm_of { ROWS, SUMS, COMBINATION };
 
-/* residual + alpha * (partials, added in order) for vector i of the thread block's row of n vectors. choices: the row's
- * choices of experts, for a COMBINATION. The result is rounded, stored to the residual and returned. */
+/* Adds the partials in order to sum, for vector i of the thread block's row of n vectors. choices: the row's choices of
+ * experts, for a COMBINATION. */
+template <typename T, int N, norm_of OF, typename CHOICES>
+__device__ __forceinline__ void sum_partials(const norm_params &p, int32_t n, int32_t i, const CHOICES &choices,
+                                             float (&sum)[N])
+{
+  using V = vec<T, N>;
+#pragma unroll 1
+  for (int32_t part = 0; part < p.n_partials; part++) {
+    V v;
+    if (OF == norm_of::COMBINATION && part == 0)
+      v = combine_vector<T, N>(p.combine, blockIdx.x, i, choices);
+    else
+      v = static_cast<const V *>(p.partials[part])[static_cast<int64_t>(blockIdx.x) * n + i];
+    for (int j = 0; j < N; j++) sum[j] += to_float(v.at[j]);
+  }
+}
+
+/* residual + alpha * (partials, added in order) for a vector as in sum_partials. The result is rounded, stored to the
+ * residual and returned. */
 template <typename T, int N, norm_of OF, typename CHOICES>
 __device__ __forceinline__ vec<T, N> add_partials(const norm_params &p, int32_t n, int32_t i, const CHOICES &choices)
 {
@@ -43,15 +63,7 @@ __device__ __forceinline__ vec<T, N> add_partials(const norm_params &p, int32_t 
   const int64_t at = static_cast<int64_t>(blockIdx.x) * n + i;
   float sum[N] = {};
   V r = static_cast<V *>(p.residual)[at];
-#pragma unroll 1
-  for (int32_t part = 0; part < p.n_partials; part++) {
-    V v;
-    if (OF == norm_of::COMBINATION && part == 0)
-      v = combine_vector<T, N>(p.combine, blockIdx.x, i, choices);
-    else
-      v = static_cast<const V *>(p.partials[part])[at];
-    for (int j = 0; j < N; j++) sum[j] += to_float(v.at[j]);
-  }
+  sum_partials<T, N, OF>(p, n, i, choices, sum);
   for (int j = 0; j < N; j++) r.at[j] = from_float<T>(to_float(r.at[j]) + p.alpha * sum[j]);
   static_cast<V *>(p.residual)[at] = r;
   return r;
@@ -148,6 +160,72 @@ __global__ void __launch_bounds__(MOST_ROW_THREADS) norm_kernel(const __grid_con
   }
 }
 
+/* add_norm with a norm of the sum, if p.result_w is not NULL, and with a gain. The row in shared memory is first the
+ * sum, rounded, then the new residual. */
+template <typename T, int N, norm_of OF>
+__global__ void __launch_bounds__(MOST_ROW_THREADS) result_norm_kernel(const __grid_constant__ norm_params p)
+{
+  using V = vec<T, N>;
+  extern __shared__ uint4 row_bytes[];
+  __shared__ float sums[WARP];
+  V *row = reinterpret_cast<V *>(row_bytes);
+  const V *weights = static_cast<const V *>(p.w), *result_weights = static_cast<const V *>(p.result_w);
+  const int32_t n = p.hidden / N, own = threadIdx.x;
+  V *y = static_cast<V *>(p.y) + static_cast<int64_t>(blockIdx.x) * n;
+  V *residual = static_cast<V *>(p.residual) + static_cast<int64_t>(blockIdx.x) * n;
+  float squares = 0.0f, result_squares = 0.0f;
+  V own_weights = {}, own_result_weights = {};
+  if (weights && own < n) own_weights = weights[own];
+  if (result_weights && own < n) own_result_weights = result_weights[own];
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const auto add = [&](int32_t i, const float(&x)[N]) {
+    V r = residual[i];
+    for (int j = 0; j < N; j++) r.at[j] = from_float<T>((to_float(r.at[j]) + p.alpha * x[j]) * p.gain);
+    add_squares(r, squares);
+    residual[i] = row[i] = r;
+  };
+  for (int32_t i = own; i < n; i += blockDim.x) {
+    float sum[N] = {};
+    sum_partials<T, N, OF>(p, n, i, choices_in_memory<false>{p.combine, blockIdx.x}, sum);
+    if (result_weights) {
+      V v;
+      for (int j = 0; j < N; j++) v.at[j] = from_float<T>(sum[j]);
+      add_squares(v, result_squares);
+      row[i] = v;
+    } else {
+      add(i, sum);
+    }
+  }
+  if (result_weights) {
+    const float factor = factor_of(p, result_squares, sums);
+    for (int32_t i = own; i < n; i += blockDim.x) { /* a thread reads only vectors of `row` that it wrote itself */
+      const V v = scaled(row[i], factor, i == own ? own_result_weights : result_weights[i]);
+      float x[N];
+      for (int j = 0; j < N; j++) x[j] = to_float(v.at[j]);
+      add(i, x);
+    }
+    __syncthreads(); /* every thread has read sums */
+  }
+  if (!weights) return;
+  const float factor = factor_of(p, squares, sums);
+  for (int32_t i = own; i < n; i += blockDim.x) y[i] = scaled(row[i], factor, i == own ? own_weights : weights[i]);
+}
+
+template <norm_of OF>
+cudaError_t launch_result_norm(yk_dtype dtype, const norm_params &p, int32_t n_rows, bool is_wide, cudaStream_t stream)
+{
+  if (n_rows == 0 || p.hidden == 0) return cudaSuccess;
+  return with_act_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    const size_t row_bytes = p.hidden * sizeof(T);
+    return is_wide ? launch_with_max_shared_memory(result_norm_kernel<T, WIDE, OF>, n_rows,
+                                                   row_threads(p.hidden / WIDE), row_bytes, stream, p)
+                   : launch_with_max_shared_memory(result_norm_kernel<T, 1, OF>, n_rows, row_threads(p.hidden),
+                                                   row_bytes, stream, p);
+  });
+}
+
 template <norm_of OF>
 cudaError_t launch_norm(yk_dtype dtype, const norm_params &p, int32_t n_rows, bool is_wide, cudaStream_t stream)
 {
@@ -194,8 +272,15 @@ extern "C" cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm
     p.partials[i] = args->partials[i];
     is_wide = is_wide && is_aligned(p.partials[i], 16);
   }
-  if (!args->combine) return launch_norm<norm_of::SUMS>(dtype, p, args->n_rows, is_wide, stream);
+  p.result_w = args->result_w;
+  p.gain = args->gain == 0.0f ? 1.0f : args->gain;
+  is_wide = is_wide && is_aligned(p.result_w, 16);
+  const bool is_plain = !args->result_w && args->gain == 0.0f;
+  if (!args->combine)
+    return is_plain ? launch_norm<norm_of::SUMS>(dtype, p, args->n_rows, is_wide, stream)
+                    : launch_result_norm<norm_of::SUMS>(dtype, p, args->n_rows, is_wide, stream);
   p.combine = *args->combine;
   is_wide = is_wide && is_aligned(p.combine.slots, 16) && is_aligned(p.combine.shared, 16);
-  return launch_norm<norm_of::COMBINATION>(dtype, p, args->n_rows, is_wide, stream);
+  return is_plain ? launch_norm<norm_of::COMBINATION>(dtype, p, args->n_rows, is_wide, stream)
+                  : launch_result_norm<norm_of::COMBINATION>(dtype, p, args->n_rows, is_wide, stream);
 }

@@ -15,18 +15,20 @@
  *   all_gather: that thread block sends the bin to the others
  *
  * Share r of the bins is the r-th of CLUSTER equal parts by falling key. Counts and weights are integers, so sums do
- * not depend on the order of atomics. A weight is a fixed-point number with 41 fraction bits, cut into three limbs of
- * 14 bits: a 32-bit bin then holds the sum of a limb over every id of a vocabulary (YK_CUDA_MAX_VOCAB). */
+ * not depend on the order of atomics. A weight is a fixed-point number with 38 fraction bits, cut into three limbs of
+ * 13 bits: a 32-bit bin then holds the sum of a limb over every id of a vocabulary (YK_CUDA_MAX_VOCAB). */
 #ifndef YK_KERNELS_CUDA_SAMPLING_RADIX_SELECT_CUH
 #define YK_KERNELS_CUDA_SAMPLING_RADIX_SELECT_CUH
 
+#include "kernels/cuda/common/limits.h"
 #include "kernels/cuda/sampling/row_reduce.cuh"
 
 namespace yk_sample {
 
 /* the last bin includes all logits beyond 32 nats, with weights below 1e-13 */
 constexpr float BINS_PER_NAT = 64.0f;
-constexpr float FIXED_POINT_ONE = 2199023255552.0f; /* 2^41: the weight 1 */
+constexpr float FIXED_POINT_ONE = 274877906944.0f; /* 2^38: the weight 1 */
+static_assert(static_cast<uint64_t>(YK_CUDA_MAX_VOCAB) * ((1u << LIMB_BITS) - 1) <= UINT32_MAX, "sums of limbs fit");
 
 /* The probability of a scaled logit relative to that of the largest. */
 __device__ inline float weight_of(const row_view &v, float s)

@@ -10,7 +10,7 @@
 namespace yk_sample {
 
 constexpr int DIGIT_BITS = 11, N_BINS = 1 << DIGIT_BITS;
-constexpr int N_LIMBS = 3, LIMB_BITS = 14;
+constexpr int N_LIMBS = 3, LIMB_BITS = 13;
 constexpr int MAX_SEGMENTS = 128;
 constexpr int MAX_CANDIDATES = THREADS;                           /* one candidate per thread */
 constexpr int N_GROUPS = 256, GROUP_THREADS = THREADS / N_GROUPS; /* groups of threads: see find_maximum */

@@ -15,6 +15,8 @@ namespace {
 /* Thread blocks of a cluster, on GPUs that have clusters. The shared memory of eight holds a row of YK_CUDA_MAX_VOCAB
  * scaled logits. */
 constexpr int CLUSTER_BLOCKS = 8;
+static_assert(sizeof(shared_state<CLUSTER_BLOCKS>) + YK_CUDA_MAX_VOCAB / CLUSTER_BLOCKS * sizeof(float) < 227 * 1024,
+              "a slice fits");
 
 /* ---- Filters ----------------------------------------------------------------------------------------------------- */
 
