@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "bench/trace.h"
 
+struct yk_adapter_path; /* yoke/engine.h */
 struct yk_bench_gpus;
 
 /* Measured times of a request.
@@ -36,7 +37,9 @@ typedef struct yk_bench_load {
   yk_bench_lengths input, output;
   /* borrowed; not NULL: the rows' lengths are used in order, starting again at the end */
   const yk_bench_trace *trace;
-  int32_t shared_prefix;         /* number of tokens at the beginning of all prompts of a run; fewer than input */
+  int32_t shared_prefix; /* number of tokens at the beginning of all prompts of a run; fewer than input */
+  const struct yk_adapter_path *adapters; /* [n_adapters] borrowed: request i has adapter i % n_adapters; 0: none */
+  size_t n_adapters;
   float temperature, top_p;      /* temperature 0: greedy */
   int32_t top_k;                 /* 0: all */
   uint64_t seed;                 /* for lengths, arrivals and prompts */

@@ -62,6 +62,7 @@ yk_status yk_bench_requests_submit(yk_bench_requests *all, int32_t i, int64_t se
   yk_request_options_init(all->engine, &options);
   options.ids = r->ids;
   options.n_ids = (size_t)all->records[i].n_input;
+  if (all->load->n_adapters > 0) options.adapter = all->load->adapters[(size_t)i % all->load->n_adapters].name;
   options.sampling.temperature = all->load->temperature;
   options.sampling.top_p = all->load->top_p;
   options.sampling.top_k = all->load->top_k;

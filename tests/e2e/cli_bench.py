@@ -125,6 +125,17 @@ class Figures(Bench):
             self.assertTrue(0.4 < run["prefix_reuse"] <= 7 * 64 / (8 * 80), run["prefix_reuse"])
         self.assertEqual(self.bench(*arguments, "--no-prefix-reuse")["prefix_reuse"], 0)
 
+    def test_adapters(self):
+        """Requests share prefixes only with those of the same adapter: two of four have another's."""
+        adapter = os.path.join(harness.TESTS_DIR, "golden", "adapters", "all_linear")
+        arguments = ("--model", os.path.join(harness.FAMILIES, "qwen3_f32"), "--batch", "4", "--input-len", "80",
+                     "--output-len", "4", "--shared-prefix", "64", "--repeats", "1", "--max-num-batched-tokens", "96")
+        plain = self.bench(*arguments)
+        adapted = self.bench(*arguments, "--enable-lora", "--lora-modules", f"x={adapter}", f"y={adapter}")
+        self.assertEqual((plain["adapters"], adapted["adapters"]), (0, 2))
+        self.assertAlmostEqual(plain["prefix_reuse"], 3 * 64 / (4 * 80))
+        self.assertAlmostEqual(adapted["prefix_reuse"], 2 * 64 / (4 * 80))
+
     def test_experts(self):
         """A model that chooses expert 1 for every row and expert 4 for none. Two ranks have 3 experts each, or 16 and 8
         of the 24 channels of all."""

@@ -17,7 +17,8 @@ static const char about[] =
     "llama-bench gives them, decode while all sequences decode), requests that arrive at a rate, or clients that "
     "each wait for their answer. Times to first token (TTFT), per output token (TPOT), between tokens (ITL) and to "
     "the end (E2EL) have the names of `vllm bench serve`. Prompts are random token ids, different in every run; "
-    "outputs ignore end-of-sequence. The first run is a warm-up and does not count; figures are medians over the "
+    "outputs ignore end-of-sequence. Requests have the adapters of --lora-modules in turn. The first run is a warm-up "
+    "and does not count; figures are medians over the "
     "others. One more run times every operation, of steps with prompt rows and of decode steps. The engine is sized "
     "for the load unless --max-num-seqs and --max-model-len are given.";
 
@@ -98,6 +99,8 @@ static yk_status apply(yk_bench_options *o, yk_engine_options *engine, yk_err *e
   load->temperature = (float)o->temperature;
   load->top_p = (float)o->top_p;
   load->seed = o->model.seed;
+  load->adapters = o->model.adapters.items;
+  load->n_adapters = o->model.adapters.n;
   if (o->lengths_path) {
     YK_TRY(yk_bench_trace_read(o->lengths_path, &o->trace, err));
     load->trace = &o->trace;

@@ -37,6 +37,7 @@ static void print_load(const yk_bench_options *o)
   else
     printf(", %s tokens in, %s out", lengths_text(load->input, input), lengths_text(load->output, output));
   if (load->shared_prefix > 0) printf(", %d of them shared", load->shared_prefix);
+  if (load->n_adapters > 0) printf(", %zu adapters", load->n_adapters);
   printf("\n");
 }
 
@@ -197,6 +198,7 @@ static void add_load(const yk_bench_options *o, json_t *object)
   json_object_set_new(object, "output_len", load->trace ? json_null() : lengths_json(load->output));
   if (load->trace) json_object_set_new(object, "lengths", json_string(o->lengths_path));
   json_object_set_new(object, "shared_prefix", json_integer(load->shared_prefix));
+  json_object_set_new(object, "adapters", json_integer((json_int_t)load->n_adapters));
   json_object_set_new(object, "temperature", json_real(o->temperature));
   json_object_set_new(object, "top_k", json_integer(load->top_k));
   json_object_set_new(object, "top_p", json_real(o->top_p));
