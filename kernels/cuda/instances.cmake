@@ -38,10 +38,18 @@ file(GLOB yoke_sm90_sources CONFIGURE_DEPENDS kernels/cuda/gemm/grouped/single_r
 foreach(act ${activations})
   foreach(encoding ${encodings})
     string(TOUPPER YK_GEMM_${encoding} enum)
-    foreach(family dense/small_batch dense/wgmma grouped/few_rows grouped/wgmma)
+    foreach(family grouped/few_rows grouped/wgmma)
       yoke_instance(yoke_sm90_sources kernels/cuda/gemm/${family}_instances.cuh ${encoding}_${act} ${enum}
                     ${dtype_${act}})
     endforeach()
+    foreach(family dense/small_batch dense/wgmma)
+      yoke_instance(yoke_sm90_sources kernels/cuda/gemm/${family}_instances.cuh ${encoding}_${act} ${enum}
+                    ${dtype_${act}} ${dtype_${act}})
+    endforeach()
+  endforeach()
+  foreach(family dense/small_batch dense/wgmma) # float32 results
+    yoke_instance(yoke_sm90_sources kernels/cuda/gemm/${family}_instances.cuh int8_${act}_to_f32 YK_GEMM_INT8
+                  ${dtype_${act}} YK_F32)
   endforeach()
   foreach(encoding int4 fp4)
     string(TOUPPER YK_GEMM_${encoding} enum)

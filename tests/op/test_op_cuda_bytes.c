@@ -55,6 +55,25 @@ static const linear_case fp4_cases[] = {
 };
 enum { N_FP4_CASES = sizeof fp4_cases / sizeof *fp4_cases };
 
+/* Integers with float32 results: one group and groups of 128, with a bias (not in place), strides, and sizes that fill
+ * whole tiles and parts of them. */
+static const linear_case f32_cases[] = {
+    {.parts = {{96, 40, 96, YK_F32, {0, 96}, {0, 40}, 96, false, true, false}}, .n_parts = 1, .f32_output = true},
+    {.parts = {{256, 1003, 256, YK_F32, {0, 256}, {3, 987}, 256, false, true, false}},
+     .n_parts = 1,
+     .f32_output = true,
+     .y_pad = 5},
+    {.parts = {{1024, 4104, 1024, YK_F32, {0, 1024}, {0, 4104}, 1024, false, true, false}},
+     .n_parts = 1,
+     .f32_output = true,
+     .y_pad = 1},
+    {.parts = {{512, 264, 128, YK_F32, {128, 512}, {0, 264}, 128, true, true, true}},
+     .n_parts = 1,
+     .f32_output = true,
+     .y_pad = 3},
+};
+enum { N_F32_CASES = sizeof f32_cases / sizeof *f32_cases };
+
 /* The case with its bytes as floats of 8 or 4 bits. */
 static linear_case with_floats(const linear_case *shape, int bits)
 {
@@ -68,9 +87,12 @@ static linear_case with_floats(const linear_case *shape, int bits)
 }
 
 /* A weight is rounded once, and so is the ratio of its group's scale to the row's scale: as in
- * test_op_cuda_linear.c. */
+ * test_op_cuda_linear.c. With one group and no zeros weights are exact, and float32 results are not rounded. */
 static double tolerance_of(yk_dtype dtype, const linear_case *shape)
 {
+  const linear_part_case *part = &shape->parts[0];
+  if (shape->f32_output && part->group == part->k && !part->has_zeros)
+    return linear_tolerance(YK_F32, yk_range_size(part->k_slice));
   return (shape->activation.is_gated ? 7.0 : 3.5) * op_unit_roundoff(dtype) +
          linear_tolerance(YK_F32, yk_range_size(shape->parts[0].k_slice));
 }
@@ -150,6 +172,22 @@ static void test_fp4_scales_far_apart(void **state)
     linear_run_free(dev, &run);
   }
   dev->ops->destroy(dev);
+}
+
+static void test_f32_results(void **state)
+{
+  (void)state;
+  static const int32_t token_counts[] = {1, 2, 9, 17, 30, 33, 64, 100, 200, 520};
+  const int n_counts = sizeof token_counts / sizeof *token_counts;
+  for (int d = 0; d < N_GPU_DTYPES; d++) {
+    yk_device *dev = op_device_new(&cuda_target, gpu_dtypes[d], 2, 16);
+    for (int c = 0; c < N_F32_CASES; c++)
+      for (int t = 0; t < n_counts; t++)
+        if (!gpu_is_small() || (c + t) % 3 == 0) check_case(dev, &f32_cases[c], c, token_counts[t]);
+    dev->ops->destroy(dev);
+  }
+  assert_true(linear_error(&cuda_target, YK_F16, &f32_cases[1], 3, 9, OP_NO_SCALE) >
+              3.0 * tolerance_of(YK_F16, &f32_cases[1]));
 }
 
 static void test_planted_faults_are_seen(void **state)
@@ -282,6 +320,7 @@ int main(void)
       cmocka_unit_test(test_table),
       cmocka_unit_test(test_fp4),
       cmocka_unit_test(test_fp4_scales_far_apart),
+      cmocka_unit_test(test_f32_results),
       cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_tiny_scales),
       cmocka_unit_test(test_matrices_side_by_side),

@@ -73,7 +73,8 @@ static void packed_bytes_of_bytes(void **state)
       assert_int_equal(yk_cuda_linear_bytes(&spec), (expected + 255) / 256 * 256);
       assert_true(yk_cuda_linear_keeps(&spec, 0));
       spec.f32_output = true;
-      assert_false(yk_cuda_linear_keeps(&spec, 0));
+      assert_int_equal(yk_cuda_linear_keeps(&spec, 0), format == YK_WEIGHT_INT8 && cases[i].n_groups == 1);
+      if (yk_cuda_linear_keeps(&spec, 0)) assert_int_equal(yk_cuda_linear_bytes(&spec), (expected + 255) / 256 * 256);
     }
 }
 
@@ -312,6 +313,7 @@ const yk_cuda_format *const yk_cuda_formats[] = {&yk_cuda_format_awq,
                                                  &yk_cuda_format_awq_as_16_bits,
                                                  &yk_cuda_format_w8a8,
                                                  &yk_cuda_format_int8,
+                                                 &yk_cuda_format_int8_to_f32,
                                                  &yk_cuda_format_int8_as_16_bits,
                                                  &yk_cuda_format_fp8,
                                                  &yk_cuda_format_fp4,

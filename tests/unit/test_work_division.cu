@@ -282,9 +282,9 @@ void every_plan_has_a_kernel(void **)
   using namespace yk_gemm;
   const yk_gemm_gpu gpu = {"NVIDIA H200", 132, YK_GEMM_WGMMA, nullptr, {0, 0, 66, 39, 30, 22, 17, 15, 15}};
   for (int64_t group : {16, 32, 64, 96, 128, 256}) {
-    for (const kernel_types &types : ALL_KERNEL_TYPES) {
-      if (group % YK_GEMM_GROUP_UNIT(types.encoding) != 0) continue;
-      const yk_gemm_desc desc = {3840, 4096, group, types.dtype, YK_NO_ACTIVATION, types.encoding};
+    for (const kernel_types &types : DENSE_KERNEL_TYPES) {
+      if (group % (types.f32_output ? 128 : YK_GEMM_GROUP_UNIT(types.encoding)) != 0) continue;
+      const yk_gemm_desc desc = {3840, 4096, group, types.dtype, YK_NO_ACTIVATION, types.encoding, types.f32_output};
       for (int64_t m : {1, 9, 17, 25, 33, 100, 1000, 8192}) {
         assert_true(plans_of(gpu, desc, m).size() > 0);
         for (yk_gemm_plan plan : plans_of(gpu, desc, m)) {
@@ -295,8 +295,9 @@ void every_plan_has_a_kernel(void **)
             assert_in_range(plan.splits, 2, YK_GEMM_MOST_PEERS);
             assert_true(tiles <= gpu.clusters[plan.splits]);
           }
-          assert_non_null(with_types(types.encoding, types.dtype, [&](auto t) {
-            return (is_small ? small_batch_kernels<t.ENCODING, t.DTYPE> : wgmma_kernels<t.ENCODING, t.DTYPE>)(plan.tile)
+          assert_non_null(with_types(types, [&](auto t) {
+            return (is_small ? small_batch_kernels<t.ENCODING, t.DTYPE, t.RESULT>
+                             : wgmma_kernels<t.ENCODING, t.DTYPE, t.RESULT>)(plan.tile)
                 .get(desc);
           }));
         }
@@ -329,6 +330,10 @@ void a_gemm_refuses_sizes_out_of_range(void **)
       {{64, 16, 24, YK_F16, YK_NO_ACTIVATION, YK_GEMM_FP4},
        "group must be a multiple of 16 or cover k = 64, found 24"},
       {{64, 16, 32, YK_F32, YK_NO_ACTIVATION, YK_GEMM_INT4}, "activations must be float16 or bfloat16, found float32"},
+      {{64, 16, 64, YK_F16, YK_NO_ACTIVATION, YK_GEMM_INT8, true}, nullptr},
+      {{256, 16, 128, YK_F16, YK_NO_ACTIVATION, YK_GEMM_FP8, true}, "float32 results need 8-bit integers"},
+      {{256, 16, 64, YK_F16, YK_NO_ACTIVATION, YK_GEMM_INT8, true}, "found 8 bits, groups of 64"},
+      {{256, 16, 128, YK_F16, YK_GATED_SILU, YK_GEMM_INT8, true}, "no activation, found"},
   };
   for (const auto &c : cases) {
     yk_err err = YK_ERR_INIT;

@@ -113,19 +113,23 @@ struct tile_kernels {
   }
 };
 
-/* The types that kernels are compiled for: encoding of the weights, dtype of the activations. */
+/* The types that kernels are compiled for: encoding of the weights, dtype of the activations, and whether y is float32
+ * (dense GEMMs alone), else of that dtype. */
 struct kernel_types {
   yk_gemm_encoding encoding;
   yk_dtype dtype;
+  bool f32_output;
 };
-#define YK_BOTH_DTYPES(NAME, ...) {YK_GEMM_##NAME, YK_F16}, {YK_GEMM_##NAME, YK_BF16},
+#define YK_BOTH_DTYPES(NAME, ...) {YK_GEMM_##NAME, YK_F16, false}, {YK_GEMM_##NAME, YK_BF16, false},
 constexpr kernel_types ALL_KERNEL_TYPES[] = {YK_GEMM_ENCODINGS(YK_BOTH_DTYPES)};
+constexpr kernel_types DENSE_KERNEL_TYPES[] = {YK_GEMM_ENCODINGS(YK_BOTH_DTYPES){YK_GEMM_INT8, YK_F16, true},
+                                               {YK_GEMM_INT8, YK_BF16, true}};
 #undef YK_BOTH_DTYPES
 
 /* A kernel_types as a type, for template arguments. */
-template <yk_gemm_encoding ENCODING_, yk_dtype DTYPE_> struct constant_types {
+template <yk_gemm_encoding ENCODING_, yk_dtype DTYPE_, yk_dtype RESULT_ = DTYPE_> struct constant_types {
   static constexpr yk_gemm_encoding ENCODING = ENCODING_;
-  static constexpr yk_dtype DTYPE = DTYPE_;
+  static constexpr yk_dtype DTYPE = DTYPE_, RESULT = RESULT_; /* of the activations, of y */
 };
 
 /* Calls f with a value of the constant_types of a run-time encoding and dtype. */
@@ -141,6 +145,20 @@ auto with_types(yk_gemm_encoding encoding, yk_dtype dtype, F f) -> decltype(f(co
   case YK_GEMM_N_ENCODINGS: break;
   }
   return f(constant_types<YK_GEMM_INT4, YK_F16>()); /* unknown encoding: not reached */
+}
+
+/* The same for a dense GEMM. */
+template <typename F>
+auto with_types(const kernel_types &types, F f) -> decltype(f(constant_types<YK_GEMM_INT4, YK_F16>()))
+{
+  if (!types.f32_output) return with_types(types.encoding, types.dtype, f);
+  return types.dtype == YK_F16 ? f(constant_types<YK_GEMM_INT8, YK_F16, YK_F32>())
+                               : f(constant_types<YK_GEMM_INT8, YK_BF16, YK_F32>());
+}
+
+inline kernel_types types_of(const yk_gemm_desc &desc)
+{
+  return {desc.encoding, desc.dtype, desc.f32_output};
 }
 
 /* Launches `clusters` clusters of `cluster` thread blocks each (1: no clusters), as a dependent of the previous kernel

@@ -1,5 +1,5 @@
 /* mma_epilogue.cuh - epilogue of the small-batch kernel: bias, gated activation, one rounding, and stores of single
- * elements; accumulator fragments to and from shared memory. */
+ * elements, or stores of float32; accumulator fragments to and from shared memory. */
 #ifndef YK_KERNELS_CUDA_GEMM_MMA_EPILOGUE_CUH
 #define YK_KERNELS_CUDA_GEMM_MMA_EPILOGUE_CUH
 
@@ -13,6 +13,7 @@ struct output {
   void *y;          /* [m, n], or [m, n/2] with gates */
   int m, n;
   yk_activation activation;
+  int64_t y_stride; /* elements between rows of float32 results; others are contiguous */
 };
 
 template <yk_dtype DTYPE> __device__ __forceinline__ float bias_of(const output &out, int column)
@@ -42,6 +43,20 @@ __device__ __forceinline__ void store_output(const output &out, int panel, int r
       to[0] = static_cast<uint16_t>(round_pair<element<DTYPE>>(lower[i] + bias_of<DTYPE>(out, column), 0.0f));
     if (column + 8 < width)
       to[8] = static_cast<uint16_t>(round_pair<element<DTYPE>>(upper[i] + bias_of<DTYPE>(out, column + 8), 0.0f));
+  }
+}
+
+/* The same as float32, without bias and activation. */
+__device__ __forceinline__ void store_floats(const output &out, int panel, int row, int token, float4 v)
+{
+  const float lower[2] = {v.x, v.y}, upper[2] = {v.z, v.w};
+  const int column = panel * PANEL_COLUMNS + row;
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    if (token + i >= out.m) return;
+    float *to = static_cast<float *>(out.y) + (token + i) * out.y_stride + column;
+    if (column < out.n) to[0] = lower[i];
+    if (column + 8 < out.n) to[8] = upper[i];
   }
 }
 

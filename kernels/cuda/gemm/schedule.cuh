@@ -40,6 +40,7 @@ struct wgmma_params {
   yk_activation activation;
   int peer_groups; /* maximum groups of 8 tokens that each block of a tile finishes, if these blocks are a cluster */
   const float *row_scales; /* NULL for an encoding without */
+  int64_t y_stride;        /* elements between rows of float32 results; others are contiguous */
 };
 
 /* Ranges of each split tile if all tiles are split equally (split-K); else 0 (stream-K). */

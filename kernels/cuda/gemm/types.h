@@ -40,6 +40,9 @@ typedef struct yk_gemm_desc {
   yk_dtype dtype;           /* activations, bias and result: YK_F16 or YK_BF16 */
   yk_activation activation; /* gated or none; gated, columns [0, n/2) are gates, [n/2, n) ups, and y has n/2 */
   yk_gemm_encoding encoding;
+  /* y is float32, with any stride, and there are neither bias nor activation: for INT8 whose groups are k, or multiples
+   * of 128 */
+  bool f32_output;
 } yk_gemm_desc;
 
 /* A range of columns of AWQ "gemm" tensors in device memory. Local input i and local column j are row i of qweight and
@@ -82,12 +85,14 @@ typedef struct yk_gemm_call {
   const void *packed; /* from yk_gemm_pack or yk_gemm_pack_rows, 128-byte aligned */
   const void *bias;   /* [n] in desc.dtype, or NULL */
   const void *x;      /* [m, k] in desc.dtype, 16-byte aligned */
-  void *y;            /* [m, n], or [m, n/2] with gates, in desc.dtype, 16-byte aligned; must not alias x */
+  void *y;            /* [m, n], or [m, n/2] with gates, in desc.dtype, 16-byte aligned; must not alias x. With
+                       * desc.f32_output: float32 [m, y_stride], of which n columns are written; 4-byte aligned */
   int64_t m;          /* tokens, 0 or more */
   void *workspace;    /* yk_gemm_workspace_bytes, 256-byte aligned */
   /* The half of each multiprocessor that the call takes, if its plan leaves the other half free: alternately false and
    * true for consecutive GEMMs on a stream. Results do not depend on it. */
   bool second_half;
+  int64_t y_stride; /* with desc.f32_output: elements between rows of y */
 } yk_gemm_call;
 
 #endif

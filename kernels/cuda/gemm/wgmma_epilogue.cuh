@@ -1,5 +1,5 @@
 /* wgmma_epilogue.cuh - epilogue of the wgmma kernel: accumulators plus bias, gated activation, rounded, transposed
- * through shared memory and written as 16-byte pieces of rows of y. */
+ * through shared memory and written as 16-byte pieces of rows of y; or written as float32. */
 #ifndef YK_KERNELS_CUDA_GEMM_WGMMA_EPILOGUE_CUH
 #define YK_KERNELS_CUDA_GEMM_WGMMA_EPILOGUE_CUH
 
@@ -114,6 +114,23 @@ __device__ __forceinline__ void write_output(const wgmma_params &p, uint32_t sta
       if (at >= own.first * 8 && at < last) store_global16(to + i * width, load_shared16(take + i * PITCH));
     }
     __syncwarp();
+  }
+}
+
+/* The same as float32, without bias and activation: eight lanes write 32 neighbouring bytes of a token. */
+template <int WGMMA_M, int N>
+__device__ __forceinline__ void write_floats(const wgmma_params &p, int64_t row0, int token0, n8_range own, int lane,
+                                             const float (&acc)[WGMMA_M][N / 8][4])
+{
+#pragma unroll
+  for (int i = 0; i < N / 8; i++) {
+    if (!own.holds(i)) continue;
+#pragma unroll
+    for (int j = 0; j < 4 * WGMMA_M; j++) {
+      const int token = token0 + i * 8 + lane % 4 * 2 + j % 2;
+      const int64_t column = row0 + j / 4 * 16 + j % 4 / 2 * 8 + lane / 4;
+      if (token < p.m && column < p.n) static_cast<float *>(p.y)[token * p.y_stride + column] = acc[j / 4][i][j % 4];
+    }
   }
 }
 

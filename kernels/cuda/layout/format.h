@@ -25,6 +25,7 @@
  *   int8, fp8         slices of whole groups of 32 k or more with float inputs,        W8A16: 8 bits in memory
  *                     no float32 output
  *   fp4               the same, also groups of multiples of 16                         W4A16: 4 bits in memory
+ *   int8 to float32   the same of int8 with float32 output, groups of 128 k or one     W8A16: 8 bits in memory
  *   int8 as 16 bits   slices with an order of inputs that the row before does not      16 bits, cuBLAS
  *                     take; all others arrive dequantised, as plain slices
  *   plain             every plain slice, converted to the activation type              16 bits, cuBLAS
@@ -225,6 +226,7 @@ extern const yk_cuda_format yk_cuda_format_awq;
 extern const yk_cuda_format yk_cuda_format_awq_as_16_bits;
 extern const yk_cuda_format yk_cuda_format_w8a8;
 extern const yk_cuda_format yk_cuda_format_int8;
+extern const yk_cuda_format yk_cuda_format_int8_to_f32;
 extern const yk_cuda_format yk_cuda_format_int8_as_16_bits;
 extern const yk_cuda_format yk_cuda_format_fp8;
 extern const yk_cuda_format yk_cuda_format_fp4;
@@ -233,6 +235,7 @@ extern const yk_cuda_format yk_cuda_format_plain;
 /* The GEMMs of quantised weights and 16-bit activations, of format_wna16.c. */
 extern const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int4;
 extern const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int8;
+extern const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int8_to_f32; /* float32 y, without bias and activation */
 extern const yk_cuda_gemm_kind yk_cuda_gemm_wna16_fp8;
 extern const yk_cuda_gemm_kind yk_cuda_gemm_wna16_fp4;
 

@@ -47,14 +47,24 @@ static int64_t packed_group(const yk_linear_part *part)
 }
 
 /* The WNA16 GEMM takes slices of whole half panels (8 columns) and of k a multiple of 32, whose groups are one, or
- * multiples of 32, of 4-bit floats also of 16; no float32 results, and no part with as_16_bits. */
-static bool takes_packed(const yk_linear_spec *spec, int i)
+ * multiples of `multiple`; no part with as_16_bits. */
+static bool can_pack(const yk_linear_spec *spec, int i, int64_t multiple)
 {
   const yk_linear_part *part = &spec->parts[i];
-  const int unit = part->weight.format == YK_WEIGHT_FP4 ? YK_GEMM_GROUP_UNIT(YK_GEMM_FP4) : 32;
   int64_t k = yk_range_size(part->k), n = yk_range_size(part->n), group = packed_group(part);
-  if (part->as_16_bits || spec->f32_output || !has_float_inputs(spec, i) || k == 0 || k % 32 || n % 8) return false;
-  return group == k || group % unit == 0;
+  if (part->as_16_bits || !has_float_inputs(spec, i) || k == 0 || k % 32 || n % 8) return false;
+  return group == k || group % multiple == 0;
+}
+
+static bool takes_packed(const yk_linear_spec *spec, int i)
+{
+  const bool is_fp4 = spec->parts[i].weight.format == YK_WEIGHT_FP4;
+  return !spec->f32_output && can_pack(spec, i, is_fp4 ? YK_GEMM_GROUP_UNIT(YK_GEMM_FP4) : 32);
+}
+
+static bool takes_packed_to_f32(const yk_linear_spec *spec, int i)
+{
+  return spec->f32_output && can_pack(spec, i, 128);
 }
 
 /* Among the parts that are not packed, only those with an order of inputs arrive as 8 bits: the others are dequantised
@@ -107,6 +117,19 @@ const yk_cuda_format yk_cuda_format_int8 = {
     .fuse_key = packed_group,
     .takes_order = true,
     .gemm = &yk_cuda_gemm_wna16_int8,
+#ifdef YOKE_HAVE_CUDA
+    .load = load_packed,
+#endif
+};
+
+const yk_cuda_format yk_cuda_format_int8_to_f32 = {
+    .name = "int8 to float32",
+    .weight_format = YK_WEIGHT_INT8,
+    .check = check,
+    .takes = takes_packed_to_f32,
+    .fuse_key = packed_group,
+    .takes_order = true,
+    .gemm = &yk_cuda_gemm_wna16_int8_to_f32,
 #ifdef YOKE_HAVE_CUDA
     .load = load_packed,
 #endif

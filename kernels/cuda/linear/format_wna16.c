@@ -12,12 +12,14 @@
 
 yk_gemm_desc yk_gemm_desc_of(const yk_cuda_gemm *gemm)
 {
+  const yk_activation none = YK_NO_ACTIVATION;
   return (yk_gemm_desc){.k = gemm->k,
                         .n = gemm->n,
                         .group = gemm->key,
                         .dtype = gemm->dtype,
-                        .activation = yk_cuda_gemm_activation(gemm),
-                        .encoding = (yk_gemm_encoding)gemm->kind->variant};
+                        .activation = gemm->kind->has_epilogue ? yk_cuda_gemm_activation(gemm) : none,
+                        .encoding = (yk_gemm_encoding)gemm->kind->variant,
+                        .f32_output = !gemm->kind->has_epilogue};
 }
 
 static int64_t weight_bytes(const yk_cuda_gemm *gemm)
@@ -53,6 +55,12 @@ static bool writes_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t y_s
   return y_stride == yk_cuda_gemm_columns_of_y(gemm) && (uintptr_t)y % 16 == 0;
 }
 
+static bool writes_f32_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t y_stride)
+{
+  (void)y, (void)y_stride;
+  return !gemm->has_bias && gemm->activation.kind == YK_ACTIVATION_NONE;
+}
+
 static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err)
 {
   const yk_gemm_desc desc = yk_gemm_desc_of(call->gemm);
@@ -62,7 +70,8 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
                         .y = call->y,
                         .m = call->n_rows,
                         .workspace = cuda->gemm_workspace.ptr,
-                        .second_half = yk_gemm_take_turn(&cuda->gemm_turns)};
+                         .second_half = yk_gemm_take_turn(&cuda->gemm_turns),
+                         .y_stride = call->y_stride};
   return yk_cuda_blame(cuda, yk_gemm_forward(&cuda->wna16, &desc, call->plan, &wna16, cuda->stream, err), err);
 }
 
@@ -128,8 +137,11 @@ static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_cal
 #define FUNCTIONS                                                                                                      \
   .plan = plan, .workspace_bytes = workspace_bytes, .writes_in_place = writes_in_place, .forward = forward,            \
   .forward_grouped = forward_grouped
+#define F32_FUNCTIONS                                                                                                  \
+  .plan = plan, .workspace_bytes = workspace_bytes, .writes_in_place = writes_f32_in_place, .forward = forward
 #else
-#define FUNCTIONS .plan = NULL
+#define FUNCTIONS     .plan = NULL
+#define F32_FUNCTIONS .plan = NULL
 #endif
 
 /* ---- The kinds --------------------------------------------------------------------------------------------------- */
@@ -138,6 +150,8 @@ const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int4 = {
     .name = "W4A16", .variant = YK_GEMM_INT4, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
 const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int8 = {
     .name = "W8A16", .variant = YK_GEMM_INT8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
+const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int8_to_f32 = {
+    .name = "W8A16 to float32", .variant = YK_GEMM_INT8, .weight_bytes = weight_bytes, F32_FUNCTIONS};
 const yk_cuda_gemm_kind yk_cuda_gemm_wna16_fp8 = {
     .name = "W8A16 of floats", .variant = YK_GEMM_FP8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
 const yk_cuda_gemm_kind yk_cuda_gemm_wna16_fp4 = {

@@ -57,6 +57,13 @@ extern "C" yk_status yk_gemm_desc_check(const yk_gemm_desc *desc, yk_err *err)
   if (desc->dtype != YK_F16 && desc->dtype != YK_BF16)
     return yk_err_set(err, YK_E_INVAL, "GEMM: activations must be float16 or bfloat16, found %s",
                       yk_dtype_name(desc->dtype));
+  if (desc->f32_output &&
+      (desc->encoding != YK_GEMM_INT8 || groups_per_k_tile(*desc) > 1 || desc->activation.kind != YK_ACTIVATION_NONE))
+    return yk_err_set(
+        err, YK_E_INVAL,
+        "GEMM: float32 results need 8-bit integers, groups of multiples of 128 inputs or of all %lld, and "
+        "no activation, found %d bits, groups of %lld, activation %d",
+        (long long)desc->k, yk_gemm_traits(desc->encoding).bits, (long long)desc->group, (int)desc->activation.kind);
   return YK_OK;
 }
 
@@ -87,9 +94,14 @@ extern "C" yk_status yk_gemm_forward(const yk_gemm_gpu *gpu, const yk_gemm_desc 
   if (call->m < 0 || call->m > max_tokens)
     return yk_err_set(err, YK_E_INVAL, "GEMM: tokens must be 0 to %lld, found %lld", max_tokens, (long long)call->m);
   if (call->m == 0) return YK_OK;
-  if (!is_aligned(call->packed, 128) || !is_aligned(call->x, 16) || !is_aligned(call->y, 16) ||
+  if (!is_aligned(call->packed, 128) || !is_aligned(call->x, 16) || !is_aligned(call->y, desc->f32_output ? 4 : 16) ||
       !is_aligned(call->workspace, 256))
-    return yk_err_set(err, YK_E_INVAL, "GEMM: weights must be 128, x and y 16, the workspace 256 bytes aligned");
+    return yk_err_set(err, YK_E_INVAL,
+                      "GEMM: weights must be 128, x and y 16 (float32: y 4), the workspace 256 bytes aligned");
+  if (desc->f32_output && (call->bias || call->y_stride < desc->n))
+    return yk_err_set(err, YK_E_INVAL,
+                      "GEMM: float32 results need rows of at least %lld elements and no bias, found %lld%s",
+                      (long long)desc->n, (long long)call->y_stride, call->bias ? " and a bias" : "");
   if (gpu->path == YK_GEMM_MMA) return cuda_status(mma_sm80_forward(*gpu, *desc, *call, stream), "GEMM", err);
   const yk_gemm_plan plan = plans->of_bucket[row_bucket(call->m)];
   return cuda_status(plan.kernel == PLAN_SMALL_BATCH ? small_batch_forward(*gpu, *desc, plan, *call, stream)

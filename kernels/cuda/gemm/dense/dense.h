@@ -37,6 +37,8 @@
  * weights are float32 and may be tiny: the accumulators of a row (column of W) are multiplied with the row's largest
  * scale, and the scales applied before are ratios to it. If a row has one scale, the ratio is 1 and weights are exact.
  * Scales of 4-bit floats have a factor for each row too, and few bits: weights are exact (encoding_fp4.cuh).
+ * Float32 results (lm_head, 8-bit integers alone) are the accumulators times the row scales: no rounding, no bias, no
+ * activation, rows of y at any distance.
  * The same call gives the same bits every time on one GPU: a plan depends only on the shape, the number of
  * multiprocessors and the number of clusters that run at once, and partial sums are added in a fixed order.
  *

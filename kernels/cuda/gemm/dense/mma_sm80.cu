@@ -31,6 +31,7 @@ struct mma_params {
   int64_t m, k, n, rows_padded;
   int k_tiles, panels, groups, panel_bytes, splits;
   yk_activation activation;
+  int64_t y_stride; /* elements between rows of float32 results; others are contiguous */
 };
 
 /* Issues cp.async for one stage: TOKENS rows of x, whose 16-byte pieces are permuted within the row (swizzle) so that
@@ -108,6 +109,19 @@ template <yk_dtype DTYPE> __device__ __forceinline__ void store_rounded(const mm
   static_cast<uint16_t *>(p.y)[at] = static_cast<uint16_t>(round_pair<element<DTYPE>>(value, 0.0f));
 }
 
+/* Results of one packed row as float32, without bias. token: of the first of each 8 tokens' two. */
+template <int VALUES>
+__device__ __forceinline__ void store_floats(const mma_params &p, int64_t token, int64_t column,
+                                             const float (&acc)[VALUES])
+{
+  if (column >= p.n) return;
+#pragma unroll
+  for (int i = 0; i < VALUES; i++) {
+    const int64_t at = token + i / 2 * 8 + i % 2;
+    if (at < p.m) static_cast<float *>(p.y)[at * p.y_stride + column] = acc[i];
+  }
+}
+
 template <yk_dtype DTYPE> __device__ __forceinline__ float bias_of(const mma_params &p, int64_t column)
 {
   return p.bias ? load_float<DTYPE>(p.bias, column) : 0.0f;
@@ -160,7 +174,7 @@ __device__ __forceinline__ void store_partial(const mma_params &p, int64_t token
   }
 }
 
-template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, int TOKENS>
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, yk_dtype RESULT, int TOKENS>
 __global__ void __launch_bounds__(THREADS) mma_kernel(mma_params p)
 {
   extern __shared__ __align__(128) uint8_t shared[];
@@ -197,6 +211,9 @@ __global__ void __launch_bounds__(THREADS) mma_kernel(mma_params p)
     const int64_t token = token0 + lane % 4 * 2;
     if (p.partial) {
       store_partial(p, token, row, lower, upper);
+    } else if constexpr (RESULT == YK_F32) {
+      store_floats(p, token, row, lower);
+      store_floats(p, token, row + 8, upper);
     } else if (p.activation.is_gated) {
       store_gated<DTYPE>(p, token, row, lower, upper);
     } else {
@@ -207,7 +224,7 @@ __global__ void __launch_bounds__(THREADS) mma_kernel(mma_params p)
 }
 
 /* Split-K reduction: adds the partial sums of the splits in order and runs the epilogue, one thread per result. */
-template <yk_dtype DTYPE> __global__ void __launch_bounds__(256) reduce_kernel(mma_params p)
+template <yk_dtype DTYPE, yk_dtype RESULT> __global__ void __launch_bounds__(256) reduce_kernel(mma_params p)
 {
   int64_t width = p.activation.is_gated ? p.n / 2 : p.n;
   int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
@@ -220,7 +237,9 @@ template <yk_dtype DTYPE> __global__ void __launch_bounds__(256) reduce_kernel(m
     lower[0] += from[0];
     if (p.activation.is_gated) upper[0] += from[8];
   }
-  if (p.activation.is_gated)
+  if constexpr (RESULT == YK_F32)
+    store_floats(p, token, row, lower);
+  else if (p.activation.is_gated)
     store_gated<DTYPE>(p, token, row, lower, upper);
   else
     store_row<DTYPE>(p, token, row, lower);
@@ -246,7 +265,7 @@ int n_splits(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m)
   return static_cast<int>(std::clamp<int64_t>(2 * gpu.n_multiprocessors / blocks, 1, most));
 }
 
-template <yk_gemm_encoding ENCODING, yk_dtype DTYPE>
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, yk_dtype RESULT>
 cudaError_t launch(const mma_params &p, int64_t m, cudaStream_t stream)
 {
   int tokens = tokens_per_block(m);
@@ -254,12 +273,12 @@ cudaError_t launch(const mma_params &p, int64_t m, cudaStream_t stream)
             static_cast<unsigned>(p.splits));
   int bytes = shared_bytes(tokens, p.panel_bytes);
   if (tokens == 16)
-    mma_kernel<ENCODING, DTYPE, 16><<<grid, THREADS, bytes, stream>>>(p);
+    mma_kernel<ENCODING, DTYPE, RESULT, 16><<<grid, THREADS, bytes, stream>>>(p);
   else
-    mma_kernel<ENCODING, DTYPE, 64><<<grid, THREADS, bytes, stream>>>(p);
+    mma_kernel<ENCODING, DTYPE, RESULT, 64><<<grid, THREADS, bytes, stream>>>(p);
   if (p.partial) {
     int64_t results = m * (p.activation.is_gated ? p.n / 2 : p.n);
-    reduce_kernel<DTYPE><<<static_cast<unsigned>(ceil_div(results, 256)), 256, 0, stream>>>(p);
+    reduce_kernel<DTYPE, RESULT><<<static_cast<unsigned>(ceil_div(results, 256)), 256, 0, stream>>>(p);
   }
   return cudaGetLastError();
 }
@@ -281,22 +300,22 @@ size_t mma_sm80_workspace_bytes(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc
 
 cudaError_t mma_sm80_init()
 {
-  for (const kernel_types &t : ALL_KERNEL_TYPES) {
-    cudaError_t error = with_types(t.encoding, t.dtype, [](auto types) {
+  for (const kernel_types &t : DENSE_KERNEL_TYPES) {
+    cudaError_t error = with_types(t, [](auto types) {
       constexpr int MOST_GROUPS = has_groups(types.ENCODING, 8) ? 8 : 4;
       const int most = shared_bytes(64, panel_layout<types.ENCODING, MOST_GROUPS>::BYTES);
-      cudaError_t few = cudaFuncSetAttribute(mma_kernel<types.ENCODING, types.DTYPE, 16>,
+      cudaError_t few = cudaFuncSetAttribute(mma_kernel<types.ENCODING, types.DTYPE, types.RESULT, 16>,
                                              cudaFuncAttributeMaxDynamicSharedMemorySize, most);
-      cudaError_t many = cudaFuncSetAttribute(mma_kernel<types.ENCODING, types.DTYPE, 64>,
+      cudaError_t many = cudaFuncSetAttribute(mma_kernel<types.ENCODING, types.DTYPE, types.RESULT, 64>,
                                               cudaFuncAttributeMaxDynamicSharedMemorySize, most);
-      return few == cudaSuccess ? many : few;
+      cudaFuncAttributes unused;
+      cudaError_t reduce =
+          cudaFuncGetAttributes(&unused, reinterpret_cast<const void *>(reduce_kernel<types.DTYPE, types.RESULT>));
+      return few != cudaSuccess ? few : many != cudaSuccess ? many : reduce;
     });
     if (error != cudaSuccess) return error;
   }
-  cudaFuncAttributes unused;
-  cudaError_t error = cudaFuncGetAttributes(&unused, reinterpret_cast<const void *>(reduce_kernel<YK_F16>));
-  if (error != cudaSuccess) return error;
-  return cudaFuncGetAttributes(&unused, reinterpret_cast<const void *>(reduce_kernel<YK_BF16>));
+  return cudaSuccess;
 }
 
 cudaError_t mma_sm80_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, const yk_gemm_call &call,
@@ -319,8 +338,9 @@ cudaError_t mma_sm80_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, c
   p.splits = n_splits(gpu, desc, call.m);
   p.partial = p.splits > 1 ? static_cast<float *>(call.workspace) : nullptr;
   p.activation = desc.activation;
-  return with_types(desc.encoding, desc.dtype,
-                    [&](auto types) { return launch<types.ENCODING, types.DTYPE>(p, call.m, stream); });
+  p.y_stride = call.y_stride;
+  return with_types(types_of(desc),
+                    [&](auto types) { return launch<types.ENCODING, types.DTYPE, types.RESULT>(p, call.m, stream); });
 }
 
 } // namespace yk_gemm

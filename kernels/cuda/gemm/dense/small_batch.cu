@@ -53,11 +53,10 @@ launch_layout lay_out(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_
   return l;
 }
 
-const tile_kernels &kernels_of(yk_gemm_encoding encoding, yk_dtype dtype, int tile)
+const tile_kernels &kernels_of(const kernel_types &types, int tile)
 {
-  return with_types(encoding, dtype, [=](auto types) -> const tile_kernels & {
-    return small_batch_kernels<types.ENCODING, types.DTYPE>(tile);
-  });
+  return with_types(
+      types, [=](auto t) -> const tile_kernels & { return small_batch_kernels<t.ENCODING, t.DTYPE, t.RESULT>(tile); });
 }
 
 } // namespace
@@ -100,8 +99,8 @@ double small_batch_us(const small_batch_costs &costs, const yk_gemm_gpu &gpu, co
 cudaError_t small_batch_init()
 {
   for (int tile = 0; tile < N_SMALL_BATCH_SHAPES; tile++) {
-    for (const kernel_types &types : ALL_KERNEL_TYPES) {
-      for (const void *kernel : kernels_of(types.encoding, types.dtype, tile).of_groups) {
+    for (const kernel_types &types : DENSE_KERNEL_TYPES) {
+      for (const void *kernel : kernels_of(types, tile).of_groups) {
         if (!kernel) continue;
         cudaError_t error = allow_shared_bytes(kernel, most_shared_bytes(SMALL_BATCH_SHAPES[tile].taken, false));
         if (error != cudaSuccess) return error;
@@ -121,7 +120,7 @@ cudaError_t small_batch_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc
   small_batch_params p = {};
   p.packed = static_cast<const uint8_t *>(call.packed);
   p.row_scales = row_scales_of(desc, call.packed);
-  p.out = {call.bias, call.y, static_cast<int>(call.m), static_cast<int>(desc.n), desc.activation};
+  p.out = {call.bias, call.y, static_cast<int>(call.m), static_cast<int>(desc.n), desc.activation, call.y_stride};
   p.k_tiles = static_cast<int>(n_k_tiles(desc));
   p.n_panels = static_cast<int>(n_panels(desc));
   p.split = split_panels(n_panels(desc), l.clusters);
@@ -130,7 +129,7 @@ cudaError_t small_batch_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc
   p.k_slices = l.k_slices;
   p.tile_panels = l.tile_panels;
   void *args[] = {&map, &p};
-  return launch_clusters(kernels_of(desc.encoding, desc.dtype, plan.tile).get(desc), l.clusters, l.cluster, l.threads,
+  return launch_clusters(kernels_of(types_of(desc), plan.tile).get(desc), l.clusters, l.cluster, l.threads,
                          l.shared_bytes, args, stream);
 }
 

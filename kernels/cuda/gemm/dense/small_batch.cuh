@@ -20,7 +20,7 @@ double small_batch_us(const small_batch_costs &costs, const yk_gemm_gpu &gpu, co
                       yk_gemm_plan plan);
 
 /* The kernels of tile number `tile` of SMALL_BATCH_SHAPES. Defined in small_batch_instances.cuh. */
-template <yk_gemm_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &small_batch_kernels(int tile);
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, yk_dtype RESULT> const tile_kernels &small_batch_kernels(int tile);
 
 /* Loads all kernels and allows them their dynamic shared memory, on the current device. */
 cudaError_t small_batch_init();

@@ -1,4 +1,5 @@
-/* small_batch_instances.cuh - instances of the kernels for up to 32 tokens, for one encoding and type. */
+/* small_batch_instances.cuh - instances of the kernels for up to 32 tokens, for one encoding and types of
+ * activations and results. */
 #ifndef YK_KERNELS_CUDA_GEMM_DENSE_SMALL_BATCH_INSTANCES_CUH
 #define YK_KERNELS_CUDA_GEMM_DENSE_SMALL_BATCH_INSTANCES_CUH
 
@@ -7,26 +8,27 @@
 
 namespace yk_gemm {
 
-struct small_batch_family {
+template <yk_dtype RESULT> struct small_batch_family {
   template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, int GROUPS, size_t TILE> static const void *kernel()
   {
     constexpr small_batch_shape S = SMALL_BATCH_SHAPES[TILE];
-    if constexpr (!is_compiled(S, ENCODING, GROUPS))
+    if constexpr (!is_compiled(S, ENCODING, GROUPS) || (RESULT == YK_F32 && GROUPS > 1))
       return nullptr;
     else
       return reinterpret_cast<const void *>(
-          small_batch_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, S.n, S.panels, S.taken>);
+          small_batch_kernel<DTYPE, RESULT, panel_layout<ENCODING, GROUPS>, S.n, S.panels, S.taken>);
   }
 };
 
-template <yk_gemm_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &small_batch_kernels(int tile)
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, yk_dtype RESULT> const tile_kernels &small_batch_kernels(int tile)
 {
-  return kernels_of_tile<small_batch_family, ENCODING, DTYPE>(tile, std::make_index_sequence<N_SMALL_BATCH_SHAPES>());
+  return kernels_of_tile<small_batch_family<RESULT>, ENCODING, DTYPE>(tile,
+                                                                      std::make_index_sequence<N_SMALL_BATCH_SHAPES>());
 }
 
 } // namespace yk_gemm
 
-#define YK_INSTANCE(ENCODING, DTYPE)                                                                                   \
-  template const yk_gemm::tile_kernels &yk_gemm::small_batch_kernels<ENCODING, DTYPE>(int tile);
+#define YK_INSTANCE(ENCODING, DTYPE, RESULT)                                                                           \
+  template const yk_gemm::tile_kernels &yk_gemm::small_batch_kernels<ENCODING, DTYPE, RESULT>(int tile);
 
 #endif

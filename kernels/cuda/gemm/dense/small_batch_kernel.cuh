@@ -152,7 +152,7 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const small_ba
 
 /* Adds the partial sums of the tile that begins at panel0, and writes the results. An item is one lane's accumulator
  * fragment of one panel by 8 tokens: four float32. tile: the block's tiles counted from 0. */
-template <yk_dtype DTYPE, int N, int WARP_PANELS>
+template <yk_dtype DTYPE, yk_dtype RESULT, int N, int WARP_PANELS>
 __device__ __forceinline__ void finish_tile(const small_batch_params &p, const small_batch_memory &s,
                                             const block_work &w, int tile, int panel0,
                                             const float (&acc)[WARP_PANELS][N / 8][4])
@@ -163,9 +163,12 @@ __device__ __forceinline__ void finish_tile(const small_batch_params &p, const s
   int n_panels = min(p.tile_panels, w.panel_end - panel0);
   uint32_t received = s.received + tile % 2 * items * 16, received_full = s.received_full + tile % 2 * 8;
   auto finish = [&](int item, float4 v) {
-    int panel = item / PANEL_ITEMS;
-    if (panel < n_panels)
-      store_output<DTYPE>(p.out, panel0 + panel, item % 32 / 4, item / 32 % (N / 8) * 8 + item % 4 * 2, v);
+    int panel = item / PANEL_ITEMS, token = item / 32 % (N / 8) * 8 + item % 4 * 2;
+    if (panel >= n_panels) return;
+    if constexpr (RESULT == YK_F32)
+      store_floats(p.out, panel0 + panel, item % 32 / 4, token, v);
+    else
+      store_output<DTYPE>(p.out, panel0 + panel, item % 32 / 4, token, v);
   };
   if (w.n_ranks > 1 && threadIdx.x == 0) mbarrier_arrive_expect(received_full, items * 16);
   sync_consumers(); /* all stages have been consumed: the ring's memory is free for accumulators */
@@ -203,7 +206,7 @@ __device__ __forceinline__ void finish_tile(const small_batch_params &p, const s
 }
 
 /* A consumer warp: member number `member` of K slice `slice`, through all tiles of the block. */
-template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS>
+template <yk_dtype DTYPE, yk_dtype RESULT, typename PANEL, int N, int WARP_PANELS>
 __device__ __forceinline__ void consume(const small_batch_params &p, const small_batch_memory &s, const block_work &w)
 {
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -241,14 +244,14 @@ __device__ __forceinline__ void consume(const small_batch_params &p, const small
 #pragma unroll
       for (int c = 0; c < WARP_PANELS; c++) scale_rows(row_scales[c], acc[c]);
     }
-    finish_tile<DTYPE, N, WARP_PANELS>(p, s, w, tile, panel, acc);
+    finish_tile<DTYPE, RESULT, N, WARP_PANELS>(p, s, w, tile, panel, acc);
   }
 }
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
-/* PANEL: a panel_layout; N and WARP_PANELS: n and panels of small_batch_shape. */
-template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, occupancy OCCUPANCY>
+/* PANEL: a panel_layout; N and WARP_PANELS: n and panels of small_batch_shape; RESULT: type of y. */
+template <yk_dtype DTYPE, yk_dtype RESULT, typename PANEL, int N, int WARP_PANELS, occupancy OCCUPANCY>
 __global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF_REGISTERS)
     small_batch_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ small_batch_params p)
 {
@@ -268,8 +271,8 @@ __global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF
           produce_x<N>(&map, p, s, w, producer - 1);
       },
       [&] {
-        consume<DTYPE, PANEL, N, WARP_PANELS>(p, memory_of_block<PANEL, N>(p, memory, barrier),
-                                              work_of_block(p.split, p.k_tiles));
+        consume<DTYPE, RESULT, PANEL, N, WARP_PANELS>(p, memory_of_block<PANEL, N>(p, memory, barrier),
+                                                      work_of_block(p.split, p.k_tiles));
       });
 #endif
 }

@@ -99,11 +99,10 @@ bool fits_shared_memory(const yk_gemm_desc &desc, const wgmma_shape &s, int peer
   return true;
 }
 
-const tile_kernels &kernels_of(yk_gemm_encoding encoding, yk_dtype dtype, int tile)
+const tile_kernels &kernels_of(const kernel_types &types, int tile)
 {
-  return with_types(encoding, dtype, [=](auto types) -> const tile_kernels & {
-    return wgmma_kernels<types.ENCODING, types.DTYPE>(tile);
-  });
+  return with_types(types,
+                    [=](auto t) -> const tile_kernels & { return wgmma_kernels<t.ENCODING, t.DTYPE, t.RESULT>(tile); });
 }
 
 } // namespace
@@ -182,15 +181,15 @@ static cudaError_t count_clusters(const void *kernel, yk_gemm_gpu *gpu)
 cudaError_t wgmma_init(yk_gemm_gpu *gpu)
 {
   for (int tile = 0; tile < N_WGMMA_SHAPES; tile++) {
-    for (const kernel_types &types : ALL_KERNEL_TYPES) {
-      for (const void *kernel : kernels_of(types.encoding, types.dtype, tile).of_groups) {
+    for (const kernel_types &types : DENSE_KERNEL_TYPES) {
+      for (const void *kernel : kernels_of(types, tile).of_groups) {
         if (!kernel) continue;
         cudaError_t error = allow_shared_bytes(kernel, most_shared_bytes(WGMMA_SHAPES[tile].taken, false));
         if (error != cudaSuccess) return error;
       }
     }
   }
-  return count_clusters(kernels_of(YK_GEMM_INT4, YK_F16, HALF_TILE).of_groups[0], gpu);
+  return count_clusters(kernels_of({YK_GEMM_INT4, YK_F16, false}, HALF_TILE).of_groups[0], gpu);
 }
 
 cudaError_t wgmma_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_plan plan, const yk_gemm_call &call,
@@ -217,10 +216,11 @@ cudaError_t wgmma_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_g
   p.x_stages = l.x_stages;
   p.weight_stages = l.weight_stages;
   p.activation = desc.activation;
+  p.y_stride = call.y_stride;
   p.peer_groups = peers > 1 ? peer_groups_of(s.n, peers) : 0;
   void *args[] = {&map, &p};
-  return launch_clusters(kernels_of(desc.encoding, desc.dtype, plan.tile).get(desc), split.clusters / peers,
-                         s.cluster * peers, l.threads, l.shared_bytes, args, stream);
+  return launch_clusters(kernels_of(types_of(desc), plan.tile).get(desc), split.clusters / peers, s.cluster * peers,
+                         l.threads, l.shared_bytes, args, stream);
 }
 
 } // namespace yk_gemm

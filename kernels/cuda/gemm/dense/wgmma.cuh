@@ -22,7 +22,7 @@ double wgmma_us(const wgmma_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_
 size_t wgmma_workspace_bytes(const yk_gemm_gpu &gpu);
 
 /* The kernels of tile number `tile` of WGMMA_SHAPES. Defined in wgmma_instances.cuh. */
-template <yk_gemm_encoding ENCODING, yk_dtype DTYPE> const tile_kernels &wgmma_kernels(int tile);
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, yk_dtype RESULT> const tile_kernels &wgmma_kernels(int tile);
 
 /* Loads all kernels, allows them their dynamic shared memory, and fills in gpu->clusters, for the current device. */
 cudaError_t wgmma_init(yk_gemm_gpu *gpu);

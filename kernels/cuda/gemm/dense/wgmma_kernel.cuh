@@ -53,7 +53,7 @@ __host__ __device__ constexpr int consumer_registers(int warpgroups, occupancy t
 }
 
 /* A consumer warp: processes all work tiles of the block. */
-template <yk_dtype DTYPE, typename PANEL, int WARPGROUPS, int WGMMA_M, int N, int CLUSTER>
+template <yk_dtype DTYPE, yk_dtype RESULT, typename PANEL, int WARPGROUPS, int WGMMA_M, int N, int CLUSTER>
 __device__ __forceinline__ void
 consume(const wgmma_params &p, const block_shared_memory<PANEL, WARPGROUPS * WGMMA_M, N> &memory, int cluster, int rank)
 {
@@ -96,15 +96,18 @@ consume(const wgmma_params &p, const block_shared_memory<PANEL, WARPGROUPS * WGM
     int64_t panel = (static_cast<int64_t>(tile_m) * CLUSTER + rank) * WARPGROUPS * WGMMA_M * WARPGROUP_PANELS +
                     first_panel<WGMMA_M>(warpgroup, warp);
     int64_t row0 = panel * PANEL_COLUMNS;
-    if (p.activation.is_gated)
+    if constexpr (RESULT == YK_F32)
+      write_floats<WGMMA_M, N>(p, row0, tile_n * N, peers.own, lane, acc);
+    else if (p.activation.is_gated)
       write_output<DTYPE, WGMMA_M, N, true>(p, staging, row0, tile_n * N, peers.own, lane, acc);
     else
       write_output<DTYPE, WGMMA_M, N, false>(p, staging, row0, tile_n * N, peers.own, lane, acc);
   }
 }
 
-/* PANEL: a panel_layout; the others as in wgmma_shape. */
-template <yk_dtype DTYPE, typename PANEL, int WARPGROUPS, int WGMMA_M, int N, occupancy OCCUPANCY, int CLUSTER>
+/* PANEL: a panel_layout; RESULT: type of y; the others as in wgmma_shape. */
+template <yk_dtype DTYPE, yk_dtype RESULT, typename PANEL, int WARPGROUPS, int WGMMA_M, int N, occupancy OCCUPANCY,
+          int CLUSTER>
 __global__ void __maxnreg__(start_registers(WARPGROUPS, OCCUPANCY))
     wgmma_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ wgmma_params p)
 {
@@ -146,7 +149,7 @@ __global__ void __maxnreg__(start_registers(WARPGROUPS, OCCUPANCY))
     __syncwarp();
   } else {
     raise_registers<consumer_registers(WARPGROUPS, OCCUPANCY)>();
-    consume<DTYPE, PANEL, WARPGROUPS, WGMMA_M, N, CLUSTER>(p, memory, cluster, rank);
+    consume<DTYPE, RESULT, PANEL, WARPGROUPS, WGMMA_M, N, CLUSTER>(p, memory, cluster, rank);
     if constexpr (OCCUPANCY == occupancy::HALF) release_idle_warps();
   }
   if constexpr (CLUSTER > 1) cluster_sync(); /* the other block may still copy to this one or arrive at its barriers */
