@@ -56,12 +56,14 @@ typedef struct yk_linear_part {
    * inputs are in order, x has as many columns as inputs, and x_order is NULL. linear_bytes reads only x_size. */
   int64_t x_size;
   const int32_t *x_order;
-  /* The next three are input of the repacking of a part for a device (runtime/model/repack.h), and unset in the parts
+  /* The next four are input of the repacking of a part for a device (runtime/model/repack.h), and unset in the parts
    * that devices receive.
+   * as_int8: a plain weight becomes 8-bit integers with one scale for each output.
    * k_places: for a weight with act order, the number of positions that the inputs k take when sorted by group, with
    * padding; group_local of them share a scale. 0: the inputs are not sorted, and the weight is dequantised.
    * k_is_sorted: k is a range of all the weight's inputs sorted by group, else of the inputs in their own order.
    * n_order: the weight's output at each position of the part [n_matrices, size of n], or NULL: the weight's order. */
+  bool as_int8;
   int64_t k_places;
   bool k_is_sorted;
   const int32_t *n_order;

@@ -7,6 +7,7 @@
 #include "loader/integers/format.h"
 #include "loader/integers/group_order.h"
 #include "loader/repack_floats.h"
+#include "loader/repack_int8.h"
 
 enum { FOLDED_N = 128 /* biases folded per item of work */ };
 
@@ -30,11 +31,12 @@ static bool is_empty(const yk_repack_request *r)
   return n_inputs(r) == 0 || n_outputs(r) == 0;
 }
 
-typedef enum way { AS_IT_IS, REPACKED, FLOATS } way;
+typedef enum way { AS_IT_IS, REPACKED, FLOATS, INTEGERS } way;
 
 static way way_of(const yk_repack_request *r)
 {
   if (r->as_floats && yk_weight_is_quantised(r->weight->format)) return FLOATS;
+  if (r->as_int8 && !yk_weight_is_quantised(r->weight->format)) return INTEGERS;
   if (is_empty(r)) return AS_IT_IS;
   bool has_order = r->k_places > 0 || r->n_order;
   return has_order || !yk_loader_format_of(r->weight->format)->is_ready(r->weight) ? REPACKED : AS_IT_IS;
@@ -51,6 +53,11 @@ static yk_slice_source source_of(const yk_repack_request *r, const yk_slice_orde
 
 /* ---- Bytes ------------------------------------------------------------------------------------------------------- */
 
+static int64_t integers_bytes(const yk_repack_request *r)
+{
+  return aligned(n_inputs(r) * n_outputs(r));
+}
+
 static int64_t weight_bytes(const yk_repack_request *r)
 {
   static const int32_t some; /* only whether an order is present matters */
@@ -60,6 +67,7 @@ static int64_t weight_bytes(const yk_repack_request *r)
   switch (way_of(r)) {
   case REPACKED: return aligned((int64_t)yk_loader_format_of(r->weight->format)->repacked_bytes(&source));
   case FLOATS: return aligned(n_inputs(r) * n_outputs(r) * (int64_t)yk_dtype_bytes(r->dtype));
+  case INTEGERS: return integers_bytes(r) + aligned(n_outputs(r) * (int64_t)sizeof(float));
   case AS_IT_IS: break;
   }
   return 0;
@@ -171,23 +179,44 @@ static yk_status repack_slice(const yk_repack_request *r, yk_cpu_pool *pool, voi
   return YK_OK;
 }
 
-/* memory, bias_memory: space for the weight and its biases. */
-static yk_status convert_slice(const yk_repack_request *r, yk_cpu_pool *pool, void *memory, char *bias_memory,
-                               yk_repack_result *out, yk_err *err)
+/* A converted weight without its elements; bias_memory: space for its biases. */
+static void begin_conversion(const yk_repack_request *r, yk_weight_format format, yk_dtype dtype, char *bias_memory,
+                             yk_repack_result *out)
 {
   const yk_weight_view weight = order_biases(r, bias_memory);
   int64_t first = r->n_order ? 0 : r->slice.n_begin;
-  out->weight = (yk_weight_view){.format = YK_WEIGHT_PLAIN,
+  out->weight = (yk_weight_view){.format = format,
                                  .k = n_inputs(r),
                                  .n = n_outputs(r),
-                                 .dtype = r->dtype,
+                                 .dtype = dtype,
                                  .tensor = weight.tensor,
                                  .bias_dtype = weight.bias_dtype};
   out->slice = (yk_weight_slice){0, n_inputs(r), 0, n_outputs(r)};
   if (weight.bias) out->weight.bias = (const char *)weight.bias + (size_t)first * yk_dtype_bytes(weight.bias_dtype);
+}
+
+/* memory, bias_memory: space for the weight and its biases. */
+static yk_status convert_slice(const yk_repack_request *r, yk_cpu_pool *pool, void *memory, char *bias_memory,
+                               yk_repack_result *out, yk_err *err)
+{
+  begin_conversion(r, YK_WEIGHT_PLAIN, r->dtype, bias_memory, out);
   if (is_empty(r)) return YK_OK;
   out->weight.plain = memory;
   return yk_repack_floats(r, pool, memory, err);
+}
+
+/* The same for 8-bit integers. */
+static yk_status quantise_slice(const yk_repack_request *r, yk_cpu_pool *pool, void *memory, char *bias_memory,
+                                yk_repack_result *out, yk_err *err)
+{
+  float *scales = (float *)(void *)((char *)memory + integers_bytes(r));
+  begin_conversion(r, YK_WEIGHT_INT8, YK_F32, bias_memory, out);
+  out->weight.packing = YK_PACKING_ROWS;
+  out->weight.group = n_inputs(r);
+  if (is_empty(r)) return YK_OK;
+  out->weight.qweight = memory;
+  out->weight.scales = scales;
+  return yk_repack_int8(r, pool, memory, scales, err);
 }
 
 static yk_status check_slice(const yk_repack_request *r, yk_cpu_pool *pool, yk_err *err)
@@ -203,6 +232,7 @@ yk_status yk_repack(const yk_repack_request *request, yk_cpu_pool *pool, void *b
   switch (way_of(request)) {
   case REPACKED: YK_TRY(repack_slice(request, pool, buffer, order_memory, bias_memory, out, err)); break;
   case FLOATS: YK_TRY(convert_slice(request, pool, buffer, bias_memory, out, err)); break;
+  case INTEGERS: YK_TRY(quantise_slice(request, pool, buffer, bias_memory, out, err)); break;
   case AS_IT_IS: YK_TRY(check_slice(request, pool, err)); break;
   }
   return fold_biases(request, pool, bias_memory, out, err);

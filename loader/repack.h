@@ -6,7 +6,8 @@
  *   any other packing                  the slice in that form (integers/format.h)
  *   with act order                     the slice sorted by group (integers/group_order.h), and an order of x
  *   with n_order                       the slice with its outputs in that order
- *   with as_floats                     the slice as floats: a PLAIN weight */
+ *   with as_floats                     the slice as floats: a PLAIN weight
+ *   a plain one with as_int8           the slice as 8-bit integers: an INT8 weight */
 #ifndef YK_LOADER_REPACK_H
 #define YK_LOADER_REPACK_H
 
@@ -28,7 +29,8 @@ int64_t yk_repack_buffer_bytes(const yk_repack_request *request);
  *   share the work, or NULL. The result does not depend on the pool; among several errors, that of the first outputs or
  *   groups is returned.
  *   Errors: YK_E_FORMAT naming tensor, group and output of a scale or zero that is not finite, or the element that is
- *   NaN; those of yk_folded_bias; YK_E_UNSUPPORTED for a zero point that devices cannot represent; YK_E_NOMEM.
+ *   NaN, or not finite with as_int8; those of yk_folded_bias; YK_E_UNSUPPORTED for a zero point that devices cannot
+ *   represent; YK_E_NOMEM.
  *   Thread: any. */
 yk_status yk_repack(const yk_repack_request *request, yk_cpu_pool *pool, void *buffer, yk_repack_result *out,
                     yk_err *err);

@@ -19,6 +19,7 @@ typedef struct yk_repack_request {
   const int32_t *n_order; /* [outputs of the slice] or NULL */
   bool folds_bias;        /* output biases, including terms that the weight folds into them (integers/folded_bias.h) */
   bool as_floats;         /* a quantised weight becomes floats of dtype, each rounded once; inputs are not sorted */
+  bool as_int8;           /* a plain weight becomes INT8 in ROWS, with a scale for each output (repack_int8.h) */
   yk_dtype dtype;
   yk_round_floats *round;
 } yk_repack_request;

@@ -76,10 +76,11 @@ static int64_t embedding_bytes(const yk_rank_source *source)
   return yk_range_size(source->share.vocab) * hidden_bytes(source);
 }
 
-/* A tied lm_head reads the embedding. */
+/* A tied lm_head reads the embedding, unless lm_head has a copy in 8 bits. */
 static bool needs_embedding(const yk_rank_source *source)
 {
-  return source->share.is_first_stage || (source->share.is_last_stage && source->config->tie_word_embeddings);
+  const bool shares = source->config->tie_word_embeddings && !source->limits->lm_head_as_int8;
+  return source->share.is_first_stage || (source->share.is_last_stage && shares);
 }
 
 /* Final norm and lm_head, if the model has one. */

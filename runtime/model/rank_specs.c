@@ -195,21 +195,43 @@ yk_status yk_rank_experts_part(const yk_rank_source *source, const yk_projection
   return sort_experts(source, is_row_parallel, &inputs, views, part, err);
 }
 
-yk_status yk_lm_head_spec_make(const yk_rank_source *source, yk_linear_spec *out, yk_err *err)
+/* lm_head, or the tied embedding, as the checkpoint has the weight. */
+static yk_status find_head(const yk_rank_source *source, yk_linear_part *part, yk_err *err)
 {
   const yk_model_config *c = source->config;
-  *out =
-      (yk_linear_spec){.n_parts = 1, .n_matrices = 1, .f32_output = true, .max_tokens = source->limits->step.max_seqs};
   if (!c->tie_word_embeddings) {
     const yk_projection head = {0, YK_ROLE_LM_HEAD, 0};
-    return yk_rank_column_part(source, &head, source->share.vocab, &out->parts[0], err);
+    return yk_rank_column_part(source, &head, source->share.vocab, part, err);
   }
   const yk_weight_place embedding = {.role = YK_ROLE_EMBEDDING};
   yk_found_weight found;
   YK_TRY(yk_checkpoint_find(source->checkpoint, &embedding, &found, err));
-  out->parts[0].weight = found.view;
-  out->parts[0].k = (yk_range){0, c->hidden_size};
-  out->parts[0].n = source->share.vocab;
-  out->parts[0].is_resident = true;
+  *part = (yk_linear_part){.weight = found.view, .k = {0, c->hidden_size}, .n = source->share.vocab};
+  part->is_resident = !source->limits->lm_head_as_int8;
   return YK_OK;
+}
+
+static yk_status check_int8_head(const yk_rank_source *source, const yk_linear_spec *head, yk_err *err)
+{
+  const yk_linear_part *part = &head->parts[0];
+  const char *tensor = part->weight.tensor ? part->weight.tensor : "its weight";
+  if (yk_weight_is_quantised(part->weight.format))
+    return yk_err_set(err, YK_E_UNSUPPORTED, "lm_head int8: %s: expected floats, found %s; supported: auto", tensor,
+                      yk_weight_traits_of(part->weight.format)->name);
+  if (yk_repack_keeps_int8(&source->dev, head, 0)) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED,
+                    "lm_head int8: %s: GPUs multiply 8-bit integers of a multiple of 32 inputs and of 8 outputs, found "
+                    "%lld inputs and %lld outputs on rank %d; supported: auto",
+                    tensor, (long long)yk_range_size(part->k), (long long)yk_range_size(part->n), source->share.rank);
+}
+
+yk_status yk_lm_head_spec_make(const yk_rank_source *source, yk_linear_spec *out, yk_err *err)
+{
+  *out =
+      (yk_linear_spec){.n_parts = 1, .n_matrices = 1, .f32_output = true, .max_tokens = source->limits->step.max_seqs};
+  YK_TRY(find_head(source, &out->parts[0], err));
+  if (!source->limits->lm_head_as_int8) return YK_OK;
+  out->parts[0].as_int8 = true;
+  out->parts[0].as_16_bits = false;
+  return check_int8_head(source, out, err);
 }

@@ -43,6 +43,7 @@ static yk_repack_request request_of(const yk_model_device *dev, const yk_linear_
                              .n_order = part->n_order,
                              .folds_bias = part->use_bias,
                              .as_floats = yk_repack_dequantises(dev, spec, i),
+                             .as_int8 = part->as_int8,
                              .dtype = plain_dtype(dev),
                              .round = yk_cpu_simd_best()->from_f32};
 }
@@ -81,15 +82,38 @@ static void become_plain(const yk_model_device *dev, yk_linear_part *part)
   part->as_16_bits = false;
 }
 
+/* Change a plain part with as_int8 into its repacked form. */
+static void become_int8(yk_linear_part *part)
+{
+  part->k = (yk_range){0, yk_range_size(part->k)};
+  part->n = (yk_range){0, yk_range_size(part->n)};
+  part->weight = (yk_weight_view){.format = YK_WEIGHT_INT8,
+                                  .k = part->k.end,
+                                  .n = part->n.end,
+                                  .group = part->k.end,
+                                  .dtype = YK_F32,
+                                  .packing = YK_PACKING_ROWS};
+  part->group_local = part->k.end;
+  part->as_int8 = false;
+}
+
 static yk_linear_spec outline_of_repacked(const yk_model_device *dev, const yk_linear_spec *spec)
 {
   yk_linear_spec repacked = *spec;
   for (int i = 0; i < spec->n_parts; i++)
-    if (yk_repack_dequantises(dev, spec, i))
+    if (spec->parts[i].as_int8)
+      become_int8(&repacked.parts[i]);
+    else if (yk_repack_dequantises(dev, spec, i))
       become_plain(dev, &repacked.parts[i]);
     else
       become_sorted(&repacked.parts[i]);
   return repacked;
+}
+
+bool yk_repack_keeps_int8(const yk_model_device *dev, const yk_linear_spec *spec, int i)
+{
+  const yk_linear_spec repacked = outline_of_repacked(dev, spec);
+  return dev->linear_keeps(&repacked, i);
 }
 
 int64_t yk_repack_bytes(const yk_model_device *dev, const yk_linear_spec *spec)
@@ -150,6 +174,8 @@ static yk_status repack_part(const yk_model_device *dev, const yk_linear_spec *s
   out->k_places = 0;
   out->k_is_sorted = false;
   out->n_order = NULL;
+  out->as_int8 = false;
+  if (request.as_int8) out->group_local = result.weight.group;
   if (!request.as_floats) return YK_OK;
   out->group_local = 0;
   out->as_16_bits = false;

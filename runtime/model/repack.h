@@ -2,7 +2,8 @@
  * device takes. loader/repack.h repacks one weight.
  *
  * The form depends on the device (yk_model_device) and never on the data, so that plan and load agree: a part for which
- * linear_keeps is true keeps its format; all other parts become 16-bit floats. */
+ * linear_keeps is true keeps its format; all other parts become 16-bit floats. A plain part with as_int8 becomes 8-bit
+ * integers. */
 #ifndef YK_MODEL_REPACK_H
 #define YK_MODEL_REPACK_H
 
@@ -26,6 +27,9 @@ yk_status yk_repack_layer(const yk_model_device *dev, const yk_linear_spec *spec
 /* yk_repack_sorts - whether the inputs of a part with act order must be sorted by group; the caller then sets
  * k_places. */
 bool yk_repack_sorts(const yk_model_device *dev, const yk_linear_part *part);
+
+/* yk_repack_keeps_int8 - whether the device multiplies part i, a plain one with as_int8, as 8-bit integers. */
+bool yk_repack_keeps_int8(const yk_model_device *dev, const yk_linear_spec *spec, int i);
 
 /* yk_repack_bytes - device bytes of the repacked layer. Needs no weight data. */
 int64_t yk_repack_bytes(const yk_model_device *dev, const yk_linear_spec *spec);

@@ -9,7 +9,7 @@
 typedef struct yk_study_driver {
   void *user;
   /* Start an engine of a configuration; the previous one has been stopped. *info: an object with the engine's
-   * properties; "dtype", "kv_cache_dtype" and "weights" determine the limits of its points. YK_E_CAPACITY,
+   * properties; "dtype", "kv_cache_dtype", "weights" and "lm_head" determine the limits of its points. YK_E_CAPACITY,
    * YK_E_UNSUPPORTED and YK_E_INVAL make the configuration impossible; other errors end the study. */
   yk_status (*start)(void *user, size_t config, json_t **info, yk_err *err);
   /* One measured run of a point. *figures: an object of numbers by name, and, if there are warnings, "warnings", an

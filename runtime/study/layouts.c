@@ -82,7 +82,8 @@ static step_time time_step(const replica *r, double rows, double prompt_rows)
                         .input_len = r->load->input_len,
                         .output_len = r->load->output_len,
                         .element_bytes = ELEMENT_BYTES,
-                        .kv_in_8_bits = r->load->kv_in_8_bits};
+                        .kv_in_8_bits = r->load->kv_in_8_bits,
+                        .head_in_8_bits = r->load->head_in_8_bits};
   yk_machine_rates rates = r->hosts->rates;
   yk_model_shapes whole = r->stage;
   whole.vocab_size = r->model->vocab_size;

@@ -44,7 +44,7 @@ typedef struct yk_layout_hosts {
 /* The load of one replica: batch requests run at a time. */
 typedef struct yk_layout_load {
   double batch, input_len, output_len;
-  bool kv_in_8_bits;
+  bool kv_in_8_bits, head_in_8_bits;
 } yk_layout_load;
 
 typedef struct yk_layout_speed {

@@ -181,7 +181,7 @@ static void add_step(sum *total, const yk_model_shapes *shapes, const yk_limit_l
   add_ffn(total, n_dense, hidden, (double)shapes->intermediate_size, rows, element);
   if (shapes->n_expert_layers > 0) add_experts(total, shapes, load, rows, element);
   add_operation(total, attention_layers(shapes), attention_bytes, attention_flops);
-  add_product(total, 1, hidden, (double)shapes->vocab_size, n_seqs, load->element_bytes);
+  add_product(total, 1, hidden, (double)shapes->vocab_size, n_seqs, load->head_in_8_bits ? 1 : load->element_bytes);
   double all_reduce_s = yk_machine_all_reduce_s(total->machine, load->ranks, rows * hidden * load->element_bytes);
   total->bound_s[YK_BOUND_LINK] += (2 * layers + 1) * fmax(all_reduce_s, 0); /* two a layer, one for the embedding */
 }

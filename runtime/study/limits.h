@@ -51,6 +51,7 @@ typedef struct yk_limit_load {
   double element_bytes; /* of activations and weights that are not quantised */
   bool kv_in_8_bits;    /* with a scale for each token and head; false: KV has element_bytes too */
   bool no_quantisation; /* linear layers have element_bytes too */
+  bool head_in_8_bits;  /* lm_head; false: lm_head has element_bytes */
   bool expert_parallel; /* ranks hold whole experts */
 } yk_limit_load;
 

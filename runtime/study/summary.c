@@ -127,6 +127,7 @@ static int add_limit(json_t *point, const yk_study_frame *frame, const yk_machin
   const char *dtype = json_string_value(json_object_get(info, "dtype"));
   const char *weights = json_string_value(json_object_get(info, "weights"));
   const char *kv = json_string_value(json_object_get(info, "kv_cache_dtype"));
+  const char *head = json_string_value(json_object_get(info, "lm_head"));
   bool is_batch = json_object_get(point, "batch") != NULL;
   yk_limit_load load = {.ranks = (int)number_of(point, "ranks"),
                         .batch = number_of(point, is_batch ? "batch" : "running"),
@@ -136,6 +137,7 @@ static int add_limit(json_t *point, const yk_study_frame *frame, const yk_machin
                         .element_bytes = yk_study_element_bytes(dtype),
                         .kv_in_8_bits = kv && (strncmp(kv, "int8", 4) == 0 || strncmp(kv, "fp8", 3) == 0),
                         .no_quantisation = weights && strcmp(weights, "f16") == 0,
+                        .head_in_8_bits = head && strcmp(head, "int8") == 0,
                         .expert_parallel = holds_whole_experts(frame, info)};
   yk_limit limit;
   if (!(load.batch > 0)) return 0; /* no run has the number of running requests */

@@ -331,7 +331,7 @@ class Plan(harness.Case):
                                   "gpu", "gpus", "machine", "nodes", "link", "link-latency", "model", "revision",
                                   "download-dir", "hf-overrides",
                                   "device", "devices", "tensor-parallel-size", "pipeline-parallel-size",
-                                  "enable-expert-parallel", "dtype", "weights", "kv-cache-dtype",
+                                  "enable-expert-parallel", "dtype", "weights", "lm-head", "kv-cache-dtype",
                                   "max-model-len", "dense-attention-beyond-index",
                                   "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization",
                                   "kv-cache-bytes", "state-cache-bytes", "log-level", "enable-lora", "max-loras",

@@ -92,6 +92,7 @@ class Starts(ProcessesCase):
         self.assertIn("7", processes[0].err)
         self.assertLess(seconds, 20)  # nobody waits for the start timeout
         self.run_failing("no-prefix-reuse differs", more={1: ("--no-prefix-reuse",)})
+        self.run_failing("lm-head differs", more={1: ("--lm-head", "int8")})
 
     def test_differing_ranks(self):
         self.run_failing("ranks", more={1: ("--tp", 4)})

@@ -1,5 +1,7 @@
 /* Repacked weights and errors do not depend on the number of threads, and memory does not grow with the number of
  * layers. Layers are large enough to be cut among all of them. */
+#include <float.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -204,6 +206,81 @@ static void threads_do_not_change_bytes(void **state)
         }
 }
 
+/* ---- Floats as 8-bit integers ------------------------------------------------------------------------------------ */
+
+enum { INT8_K = 200, INT8_N = 37 };
+
+/* Weights of float32 whose rows differ in size: row 5 is zeros, row 6 has a magnitude whose 127th part is subnormal,
+ * row 7 has ties, at odd multiples of half its scale, and both ends of the range. */
+static void fill_rows(float *rows)
+{
+  uint32_t state = 3;
+  for (int i = 0; i < INT8_N * INT8_K; i++) {
+    state = state * 1664525u + 1013904223u;
+    rows[i] = ((float)(state >> 8) / 16777216.0f - 0.5f) * (float)(1 + i / INT8_K);
+    if (i / INT8_K == 5) rows[i] = 0;
+    if (i / INT8_K == 6) rows[i] *= 1e-39f;
+    if (i / INT8_K == 7) rows[i] = (float)(i % INT8_K % 128) - 63.5f;
+  }
+  rows[7 * INT8_K + 3] = -127;
+  rows[7 * INT8_K + 4] = 127;
+}
+
+static void check_integers(const yk_weight_view *found, const float *rows, const int32_t *outputs, int64_t k_begin,
+                           int64_t n_begin)
+{
+  for (int64_t i = 0; i < found->n; i++) {
+    const float *row = rows + (outputs ? outputs[i] : n_begin + i) * INT8_K + k_begin;
+    float largest = 0, scale;
+    for (int64_t k = 0; k < found->k; k++) largest = fmaxf(largest, fabsf(row[k]));
+    scale = ((const float *)found->scales)[i];
+    assert_true(scale == largest / 127.0f);
+    for (int64_t k = 0; k < found->k; k++) {
+      const int q = ((const int8_t *)found->qweight)[i * found->k + k];
+      const double exact = scale > 0 ? (double)row[k] / (double)scale : 0.0;
+      assert_in_range(q + 127, 0, 254);
+      if (scale >= FLT_MIN || scale == 0.0f) assert_true(fabs(q - exact) <= 0.5 + 1e-5);
+      if (fabs(exact - trunc(exact)) == 0.5) assert_int_equal(q % 2, 0); /* a tie goes to the even integer */
+    }
+  }
+}
+
+/* Whole, in slices of inputs and outputs, reordered, transposed, and from 16 bits: by the definition. */
+static void floats_become_integers(void **state)
+{
+  fixture *f = *state;
+  float rows[INT8_N * INT8_K], transposed[INT8_K * INT8_N];
+  int32_t outputs[INT8_N - 4];
+  fill_rows(rows);
+  for (int i = 0; i < INT8_N * INT8_K; i++) transposed[i % INT8_K * INT8_N + i / INT8_K] = rows[i];
+  for (int i = 0; i < INT8_N - 4; i++) outputs[i] = (i * 5 + 2) % INT8_N;
+  for (int i = 0; i < 4 * N_POOLS; i++) {
+    const int way = i % 4;
+    const yk_range k = {way == 1 ? 30 : 0, way == 1 ? 190 : INT8_K}, n = {way == 2 ? 0 : 4, way == 2 ? 33 : INT8_N};
+    yk_linear_spec repacked, spec = {.n_parts = 1, .n_matrices = 1, .max_tokens = 1, .f32_output = true};
+    yk_rank_buffer buffer = {0};
+    yk_err err = YK_ERR_INIT;
+    spec.parts[0] = (yk_linear_part){.weight = {.format = YK_WEIGHT_PLAIN, .k = INT8_K, .n = INT8_N, .dtype = YK_F32},
+                                     .k = k,
+                                     .n = n,
+                                     .as_int8 = true,
+                                     .n_order = way == 2 ? outputs : NULL};
+    spec.parts[0].weight.plain = way == 3 ? transposed : rows;
+    spec.parts[0].weight.plain_stride = way == 3 ? INT8_N : 0;
+    assert_true(yk_repack_keeps_int8(&f->keeps, &spec, 0));
+    assert_false(yk_repack_keeps_int8(&f->keeps_not, &spec, 0));
+    assert_int_equal(yk_repack_layer(&f->keeps, &spec, f->pools[i / 4], &buffer, &repacked, &err), YK_OK);
+    const yk_linear_part *part = &repacked.parts[0];
+    assert_int_equal(part->weight.format, YK_WEIGHT_INT8);
+    assert_int_equal(part->group_local, yk_range_size(k));
+    assert_int_equal(part->weight.n, yk_range_size(n));
+    assert_false(part->as_int8);
+    check_integers(&part->weight, rows, way == 2 ? outputs : NULL, k.begin, n.begin);
+    assert_int_equal(yk_repack_bytes(&f->keeps, &spec), yk_cpu_linear_bytes(&repacked));
+    free(buffer.memory);
+  }
+}
+
 /* ---- Errors ------------------------------------------------------------------------------------------------------ */
 
 static void check_error(const fixture *f, const yk_model_device *dev, const yk_linear_spec *spec, const char *words)
@@ -253,6 +330,22 @@ static void the_first_bad_weight_is_named(void **state)
   check_error(f, &f->keeps, &spec, "row 130, column 700");
   check_error(f, &f->keeps_not, &spec, "row 130, column 700");
   *first = whole[0], *second = whole[1];
+}
+
+static void the_first_unsound_float_is_named(void **state)
+{
+  fixture *f = *state;
+  float rows[INT8_N * INT8_K];
+  fill_rows(rows);
+  yk_linear_spec spec = {.n_parts = 1, .n_matrices = 1, .max_tokens = 1};
+  spec.parts[0] = (yk_linear_part){
+      .weight = {.format = YK_WEIGHT_PLAIN, .k = INT8_K, .n = INT8_N, .dtype = YK_F32, .plain = rows, .tensor = "head"},
+      .k = {10, INT8_K},
+      .n = {0, INT8_N},
+      .as_int8 = true};
+  rows[30 * INT8_K + 11] = INFINITY;
+  rows[9 * INT8_K + 40] = NAN;
+  check_error(f, &f->keeps, &spec, "head: output 9, input 40: expected a finite number, to be rounded to 8 bits");
 }
 
 static void the_first_bad_bias_is_named(void **state)
@@ -308,6 +401,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(threads_do_not_change_bytes),   cmocka_unit_test(the_first_bad_scale_is_named),
       cmocka_unit_test(the_first_bad_weight_is_named), cmocka_unit_test(the_first_bad_bias_is_named),
-      cmocka_unit_test(the_first_bad_part_is_named),   cmocka_unit_test(memory_is_that_of_the_largest_layer)};
+      cmocka_unit_test(the_first_bad_part_is_named),   cmocka_unit_test(memory_is_that_of_the_largest_layer),
+      cmocka_unit_test(floats_become_integers),        cmocka_unit_test(the_first_unsound_float_is_named)};
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

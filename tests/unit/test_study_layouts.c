@@ -72,7 +72,7 @@ static void compare(const yk_model_shapes *shapes, const yk_layout_hosts *hosts,
   double batch = number(point, "batch");
   yk_layout layout = {(int)number(point, "ranks"), 1, 1};
   yk_layout_load load = {step_s * number(point, "decode_throughput"), number(point, "input_len"),
-                         number(point, "output_len"), false};
+                         number(point, "output_len"), false, false};
   yk_layout_speed speed = yk_layout_compute(shapes, hosts, &layout, &load);
   add_error(decode, speed.step_s / step_s - 1);
   load.batch = batch;
@@ -137,7 +137,7 @@ static void test_given_rates(void **state)
 static yk_layout_speed speed_of(const yk_layout_hosts *hosts, int tp, int pp, double batch)
 {
   const yk_layout layout = {tp, pp, 1};
-  const yk_layout_load load = {batch, 1000, 1000, false};
+  const yk_layout_load load = {batch, 1000, 1000, false, false};
   assert_true(yk_layout_is_placed(hosts, &layout));
   return yk_layout_compute(&qwen3_8b, hosts, &layout, &load);
 }

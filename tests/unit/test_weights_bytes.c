@@ -63,6 +63,30 @@ static void planned_is_allocated(void **state)
     }
 }
 
+/* lm_head in 8 bits beside the embedding, which is also lm_head in the checkpoint: bytes, and a scale a token. */
+static void planned_is_allocated_for_lm_head(void **state)
+{
+  (void)state;
+  yk_engine_options options;
+  int64_t allocated[2];
+  yk_engine_options_init(&options);
+  options.model_dir = YOKE_TESTS_DIR "/models/demo";
+  options.device = YK_DEVICE_CPU;
+  options.max_model_tokens = 128;
+  for (int choice = YK_LM_HEAD_AUTO; choice <= YK_LM_HEAD_INT8; choice++) {
+    yk_engine *engine;
+    yk_err err = YK_ERR_INIT;
+    options.lm_head = (yk_lm_head_choice)choice;
+    atomic_store(&n_allocated, 0);
+    if (yk_engine_create(&options, &engine, &err) != YK_OK) fail_msg("%s", err.message);
+    yk_engine_destroy(engine);
+    allocated[choice] = atomic_load(&n_allocated);
+    const int64_t norms = N_LAYERS * (2 * HIDDEN + 2 * HEAD_DIM) + HIDDEN;
+    assert_int_equal(planned_bytes(&options), allocated[choice] + (norms + (int64_t)VOCAB * HIDDEN) * 2);
+  }
+  assert_int_equal(allocated[1] - allocated[0], VOCAB * (HIDDEN + (int64_t)sizeof(float)));
+}
+
 static void check_planned(const char *name, int n_ranks, bool expert_parallel, int64_t others_bytes)
 {
   yk_engine_options options;
@@ -104,6 +128,7 @@ static void planned_is_allocated_in_order(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(planned_is_allocated),
+                                     cmocka_unit_test(planned_is_allocated_for_lm_head),
                                      cmocka_unit_test(planned_is_allocated_in_order)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

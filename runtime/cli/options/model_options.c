@@ -13,6 +13,7 @@ const char *const yk_log_level_names[] = {"error", "warn", "info", "debug", NULL
 static const char *const dtype_names[] = {"auto", "float16", "bfloat16", "float32", NULL};
 static const char *const dtype_aliases[] = {"half", "float16", "float", "float32", NULL};
 static const char *const weights_names[] = {"auto", "f16", NULL};
+static const char *const lm_head_names[] = {"auto", "int8", NULL};
 static const char *const kv_cache_names[] = {
     "auto", "float16", "bfloat16", "float32", "int8", "fp8", "int8_per_token_head", "fp8_per_token_head", NULL};
 static const char *const kv_cache_aliases[] = {"fp8_e4m3", "fp8", NULL};
@@ -27,7 +28,7 @@ static yk_status parse_object(void *value, const char *text, yk_err *err)
   return YK_OK;
 }
 
-enum { N_FILE_OPTIONS = 5, N_DEVICE_OPTIONS = 9, N_ENGINE_OPTIONS = 15 };
+enum { N_FILE_OPTIONS = 5, N_DEVICE_OPTIONS = 10, N_ENGINE_OPTIONS = 15 };
 static_assert(YK_NAMED_MODEL_OPTIONS + N_FILE_OPTIONS + N_DEVICE_OPTIONS + N_ENGINE_OPTIONS + YK_ADAPTER_OPTIONS +
                       YK_PROCESS_OPTIONS <=
                   (int)YK_MODEL_OPTIONS,
@@ -71,6 +72,8 @@ static void fill_device_options(yk_model_options *options, yk_option out[N_DEVIC
        .choices = dtype_names, .aliases = dtype_aliases},
       {"weights", NULL, YK_OPTION_CHOICE, &options->weights, NULL, .help = "f16: dequantise to 16 bits at load",
        .choices = weights_names},
+      {"lm-head", NULL, YK_OPTION_CHOICE, &options->lm_head, NULL,
+       .help = "int8: an lm_head of floats becomes 8-bit integers at load", .choices = lm_head_names},
       {"kv-cache-dtype", NULL, YK_OPTION_CHOICE, &options->kv_cache_dtype, "TYPE",
        .help = "type of K and V: auto, float16, bfloat16, float32; int8, fp8 or fp8_e4m3: with the checkpoint's static "
                "scales, else with one for each token and head; int8_per_token_head, fp8_per_token_head: always with "
@@ -152,6 +155,7 @@ void yk_model_options_init(yk_model_options *options)
   options->device = (int)engine.device;
   options->dtype = (int)engine.dtype;
   options->weights = (int)engine.weights;
+  options->lm_head = (int)engine.lm_head;
   options->kv_cache_dtype = (int)engine.kv_cache_dtype;
   options->log_level = YK_LOG_INFO;
   options->max_seqs = engine.max_seqs;
@@ -264,6 +268,7 @@ yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_opti
   engine->n_stages = options->n_stages;
   engine->dtype = (yk_dtype_choice)options->dtype;
   engine->weights = (yk_weights_choice)options->weights;
+  engine->lm_head = (yk_lm_head_choice)options->lm_head;
   engine->kv_cache_dtype = (yk_kv_cache_choice)options->kv_cache_dtype;
   engine->max_model_tokens = options->max_model_tokens;
   engine->max_seqs = options->max_seqs;

@@ -70,7 +70,7 @@ static void rate(const ranking *r, candidate *c)
   if (!c->fits) return;
   c->running = fmin(capacity, ceil(users / c->layout.replicas));
   const yk_layout_load load = {c->running, r->options->input_len, r->options->output_len,
-                               r->engine->kv_cache_dtype != YK_KV_CACHE_AUTO};
+                               r->engine->kv_cache_dtype != YK_KV_CACHE_AUTO, r->engine->lm_head == YK_LM_HEAD_INT8};
   c->speed = yk_layout_compute(&r->shapes, &r->hosts, &c->layout, &load);
   c->user_rate = 1 / c->speed.step_s;
   c->all_rate = c->speed.replica_rate * fmin(c->layout.replicas, users);

@@ -32,6 +32,8 @@ typedef enum yk_kv_cache_choice {
   YK_KV_CACHE_FP8_PER_TOKEN_HEAD
 } yk_kv_cache_choice;
 
+typedef enum yk_lm_head_choice { YK_LM_HEAD_AUTO, YK_LM_HEAD_INT8 } yk_lm_head_choice;
+
 /* A low-rank adapter (LoRA) of the model, as PEFT stores it: a directory with adapter_config.json and
  * adapter_model.safetensors. name: 1 to 255 bytes, by which requests choose the adapter. */
 typedef struct yk_adapter_path {
@@ -127,6 +129,11 @@ typedef struct yk_engine_options {
   int32_t max_adapter_rank;        /* of the adapters' matrices, 1 to 1024; default 16 */
   const yk_adapter_path *adapters; /* [n_adapters] loaded at the start, by every process */
   size_t n_adapters;               /* at most max_adapters */
+  /* Type of lm_head, the layer that makes logits. auto: the checkpoint's. int8: an lm_head of floats becomes 8-bit
+   * integers at load, with a float32 scale for each token of the vocabulary: the largest magnitude of its weights over
+   * 127; weights are rounded to the nearest multiple of it, ties to even. An embedding that is also lm_head keeps its
+   * type as embedding. Refused for an lm_head that is quantised already, and for models without one. */
+  yk_lm_head_choice lm_head;
 } yk_engine_options;
 
 /* yk_engine_options_init - struct_size and every default above. Must come first. */
@@ -201,6 +208,7 @@ typedef struct yk_engine_info {
   int32_t embedding_size;                  /* numbers in an embedding; 0: the model makes no embeddings */
   bool only_embeds;     /* the model has no lm_head: requests must embed, and held sequences have no logits */
   int32_t max_adapters; /* as in the options */
+  const char *lm_head;  /* "auto", "int8": as in the options */
 } yk_engine_info;
 
 void yk_engine_get_info_sized(const yk_engine *engine, yk_engine_info *out, size_t struct_size);
