@@ -76,20 +76,18 @@ template <typename T> __device__ __forceinline__ void unpack(uint32_t word, uint
   high = __float_as_uint(to_float(pair.at[1]));
 }
 
-/* 8 neighbouring elements, of which n are there. */
-template <typename T>
-__device__ __forceinline__ vec<T, WIDE> load_wide(const void *array, int64_t at, int n, bool is_wide)
+/* 8 neighbouring elements of 16 bits, of which n are there; as words, since an element takes a register of its own. */
+__device__ __forceinline__ uint4 load_wide(const void *array, int64_t at, int n, bool is_wide)
 {
-  const T *from = static_cast<const T *>(array) + at;
-  vec<T, WIDE> v = {};
-  if (is_wide && n == WIDE) {
-    const uint4 words = __ldcg(reinterpret_cast<const uint4 *>(from));
-    return *reinterpret_cast<const vec<T, WIDE> *>(&words);
-  }
+  const uint16_t *from = static_cast<const uint16_t *>(array) + at;
+  if (is_wide && n == WIDE) return __ldcg(reinterpret_cast<const uint4 *>(from));
+  uint32_t words[WIDE / 2];
 #pragma unroll
-  for (int i = 0; i < WIDE; i++)
-    if (i < n) v.at[i] = from[i];
-  return v;
+  for (int i = 0; i < WIDE / 2; i++) {
+    const uint32_t low = 2 * i < n ? __ldcg(from + 2 * i) : 0, high = 2 * i + 1 < n ? __ldcg(from + 2 * i + 1) : 0;
+    words[i] = low | high << 16;
+  }
+  return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
 template <typename T>
@@ -211,16 +209,16 @@ __device__ __forceinline__ void multiply(const product_tile<M_TILES * MMA_ROWS, 
 /* The lane's 8 outputs of one row: those of the GEMM in v, of gate and up with two parts, become the layer's. */
 template <typename T, int PARTS>
 __device__ __forceinline__ vec<T, WIDE> finish_row(const expand_params &p, int part, int64_t output, int n,
-                                                   const vec<T, WIDE> (&src)[PARTS],
-                                                   const float (&product)[PARTS][WIDE])
+                                                   const uint4 (&src)[PARTS], const float (&product)[PARTS][WIDE])
 {
   float v[PARTS][WIDE];
   vec<T, WIDE> y;
 #pragma unroll
   for (int i = 0; i < PARTS; i++) {
+    const vec<T, WIDE> elements = *reinterpret_cast<const vec<T, WIDE> *>(&src[i]);
 #pragma unroll
     for (int e = 0; e < WIDE; e++) {
-      v[i][e] = to_float(src[i].at[e]);
+      v[i][e] = to_float(elements.at[e]);
       if (p.bias && e < n) v[i][e] += bias_of<T>(p, (part + i) * p.parts[0].n + output + e);
       v[i][e] += product[i][e];
     }
@@ -239,8 +237,8 @@ __device__ __forceinline__ vec<T, WIDE> finish_row(const expand_params &p, int p
 }
 
 /* The lane's outputs, and the rows of src that it adds to. */
-template <typename T, int M_TILES, int PARTS> struct outputs_of_lane {
-  vec<T, WIDE> src[M_TILES][2][PARTS];
+template <int M_TILES, int PARTS> struct outputs_of_lane {
+  uint4 src[M_TILES][2][PARTS];
   int part, n; /* n: outputs that are there */
   int64_t output;
 
@@ -259,13 +257,14 @@ template <typename T, int M_TILES, int PARTS> struct outputs_of_lane {
         if (at >= tile.n_rows || n == 0) continue;
 #pragma unroll
         for (int i = 0; i < PARTS; i++)
-          src[m][half][i] = load_wide<T>(
+          src[m][half][i] = load_wide(
               p.src, (first_row + tile.rows[at]) * p.src_stride + src_column<PARTS>(p, PARTS == 1 ? part : i, output),
               n, p.is_wide);
       }
     }
   }
 
+  template <typename T>
   __device__ __forceinline__ void store(const expand_params &p, const row_tile &tile, int first_row,
                                         const sums_of_lane<M_TILES, PARTS> &acc) const
   {
@@ -305,7 +304,7 @@ __global__ void __launch_bounds__(THREADS) expand_kernel(const __grid_constant__
   const int64_t of_warp = static_cast<int64_t>(blockIdx.x - p.parts[part].first_block) * BLOCK_OUTPUTS +
                           threadIdx.x / WARP * YK_ADAPTER_CHUNK;
   const bool has_outputs = of_warp < p.parts[part].n;
-  outputs_of_lane<T, M_TILES, PARTS> out = {};
+  outputs_of_lane<M_TILES, PARTS> out = {};
   part_entries<PARTS> entries;
   b_block<PARTS> b = {};
   out.part = part;
@@ -329,7 +328,7 @@ __global__ void __launch_bounds__(THREADS) expand_kernel(const __grid_constant__
         __syncthreads();
         if (has_outputs) multiply<T>(products, b, acc);
       }
-      out.store(p, tile, first_row, acc);
+      out.template store<T>(p, tile, first_row, acc);
     }
     index += gridDim.z;
     find_tile(tile, p.source, first_row, index);
