@@ -385,7 +385,7 @@ extern "C" cudaError_t yk_cuda_launch_expand(const yk_cuda_adapted_rows *rows, c
   if (args->n_rows == 0 || n_blocks == 0) return cudaSuccess;
   const int64_t width = static_cast<int64_t>(layout.n_parts) * layout.part_tiles * RANKS;
   p.source = {rows->adapters + args->first_row, static_cast<int>(args->n_rows), args->finishes ? 0 : 1,
-              tile_rows_of(args->n_rows)};
+              tile_rows_of(rows->n_rows)};
   p.part_tiles = layout.part_tiles;
   p.matrices = static_cast<const char *>(rows->memory) + layout.matrices;
   p.adapter_bytes = layout.adapter_bytes;
@@ -404,7 +404,7 @@ extern "C" cudaError_t yk_cuda_launch_expand(const yk_cuda_adapted_rows *rows, c
   p.activation = args->activation;
   p.is_wide = is_wide(p, *args);
   const dim3 grid(n_blocks, static_cast<unsigned>(chunks_of(args->n_rows)),
-                  static_cast<unsigned>(tile_slots_of(args->n_rows, layout.n_adapters)));
+                  static_cast<unsigned>(tile_slots_of(rows->n_rows, layout.n_adapters)));
   return yk_cuda::with_act_type(rows->dtype,
                                 [&](auto type) { return launch<decltype(type)>(p, grid, is_gated, stream); });
 }

@@ -31,8 +31,8 @@ struct row_source {
   int tile_rows;     /* a power of two, at most CHUNK_ROWS */
 };
 
-/* Number of chunks, and thread blocks that share the tiles of a chunk: few rows leave the GPU empty unless each tile
- * has its own thread blocks. */
+/* Number of chunks of rows, and thread blocks that share the tiles of each chunk, in a step of n_rows: few rows leave
+ * the GPU empty unless each tile has its own thread blocks. */
 inline int chunks_of(int64_t n_rows)
 {
   return static_cast<int>((n_rows + CHUNK_ROWS - 1) / CHUNK_ROWS);

@@ -32,7 +32,7 @@ struct shrink_params {
 };
 
 /* 8 neighbouring elements of x, zeros past the end of the row. */
-template <typename T> __device__ __forceinline__ uint4 load_x(const shrink_params &p, int64_t row, int64_t column)
+__device__ __forceinline__ uint4 load_x(const shrink_params &p, int64_t row, int64_t column)
 {
   const uint16_t *from = static_cast<const uint16_t *>(p.x) + row * p.k + column;
   if (p.is_wide) return column < p.k ? __ldcg(reinterpret_cast<const uint4 *>(from)) : make_uint4(0, 0, 0, 0);
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(THREADS, OCTETS <= 2 ? 3 : 2) shrink_kernel(co
       for (int i = 0; i < OCTETS; i++) {
         const int at = i * OCTET + lane / 4;
         x[i] = make_uint4(0, 0, 0, 0);
-        if (at < tile.n_rows) x[i] = load_x<T>(p, first_row + tile.rows[at], chunk * YK_ADAPTER_CHUNK + lane % 4 * 8);
+        if (at < tile.n_rows) x[i] = load_x(p, first_row + tile.rows[at], chunk * YK_ADAPTER_CHUNK + lane % 4 * 8);
       }
       const a_chunk own = a;
       if (chunk + WARPS < end_chunk) a.load(p, tile.adapter, first_tile, n_tiles, chunk + WARPS);
