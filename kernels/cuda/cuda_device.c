@@ -69,12 +69,18 @@ static yk_status rms_norm(yk_device *dev, const yk_rms_norm_args *args, yk_err *
   return yk_cuda_check(cuda, yk_cuda_launch_rms_norm(dev->dtype, args, cuda->stream), "rms_norm", err);
 }
 
+/* The kernels of a norm combine with weights alone. */
 static yk_status add_norm(yk_device *dev, const yk_add_norm_args *args, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  yk_add_norm_args own = *args;
   YK_TRY(check_hidden(cuda, args->hidden, err));
+  if (own.combine && !own.combine->weights) {
+    YK_TRY(yk_cuda_combine(dev, own.combine, err));
+    own.combine = NULL;
+  }
   YK_TRY(yk_cuda_enter(cuda, err));
-  return yk_cuda_check(cuda, yk_cuda_launch_add_norm(dev->dtype, args, cuda->stream), "add_norm", err);
+  return yk_cuda_check(cuda, yk_cuda_launch_add_norm(dev->dtype, &own, cuda->stream), "add_norm", err);
 }
 
 static yk_status qk_rope_kv(yk_device *dev, const yk_qk_rope_kv_args *args, yk_err *err)

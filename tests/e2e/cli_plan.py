@@ -249,13 +249,12 @@ class Plan(harness.Case):
     def test_what_gpus_lack_is_refused_by_name(self):
         """As loading does, from the same tables."""
         lacks = {"gpt_oss": "biases of experts", "gemma4": "norms of values, keys as values",
-                 "hunyuan": "norms of rotated queries and keys",
-                 "nemotron_latent": "Mamba2, experts without a gate, latent experts"}
+                 "hunyuan": "norms of rotated queries and keys"}
         for name, parts in lacks.items():
             options = "--model", os.path.join(harness.FAMILIES, name), "--device-memory", "80GiB"
             message = f"cuda device: parts of the model are not supported: {parts}; CPU ranks (--device cpu) run it"
             layouts = ["--goal", "latency", "--gpu", "H200", "--gpus", "2"]
-            for further in [[]] if "nemotron" in name else [[], layouts]:  # layouts of its layers have no speed
+            for further in ([], layouts):
                 self.assertIn(message, self.run_yoke("plan", *options, *further, expect=1).err)
             self.plan("--tp", 1, model=options[1])
 

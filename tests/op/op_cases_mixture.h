@@ -1,5 +1,6 @@
-/* op_cases_mixture.h - rows through a mixture of experts, with and without a shared expert, a gate, latent rows, weighted
- * inputs or another router: the operation, with the device's fusions, equals its parts one by one. */
+/* op_cases_mixture.h - rows through a mixture of experts, with and without a shared expert, a gate, latent rows,
+ * weighted inputs or a router with other rows: the operation, with the device's fusions, equals its parts one by
+ * one. */
 #ifndef YK_TESTS_OP_CASES_MIXTURE_H
 #define YK_TESTS_OP_CASES_MIXTURE_H
 

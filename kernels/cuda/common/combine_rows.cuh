@@ -32,10 +32,10 @@ template <bool AHEAD> struct choices_in_memory {
       const bool is_there = first + j < p.top_k;
       if constexpr (AHEAD) {
         few.slots[j] = is_there ? __ldcg(p.slot_of_choice + row * p.top_k + first + j) : -1;
-        few.weights[j] = !is_there ? 0.0f : p.weights ? __ldcg(p.weights + row * p.top_k + first + j) : 1.0f;
+        few.weights[j] = is_there ? __ldcg(p.weights + row * p.top_k + first + j) : 0.0f;
       } else {
         few.slots[j] = is_there ? p.slot_of_choice[row * p.top_k + first + j] : -1;
-        few.weights[j] = !is_there ? 0.0f : p.weights ? p.weights[row * p.top_k + first + j] : 1.0f;
+        few.weights[j] = is_there ? p.weights[row * p.top_k + first + j] : 0.0f;
       }
     }
     return few;
@@ -53,7 +53,7 @@ struct choices_in_block {
       const bool is_there = j < p.top_k;
       few_choices &few = all[j / CHOICES_AHEAD];
       few.slots[j % CHOICES_AHEAD] = is_there ? __ldcg(p.slot_of_choice + row * p.top_k + j) : -1;
-      few.weights[j % CHOICES_AHEAD] = !is_there ? 0.0f : p.weights ? __ldcg(p.weights + row * p.top_k + j) : 1.0f;
+      few.weights[j % CHOICES_AHEAD] = is_there ? __ldcg(p.weights + row * p.top_k + j) : 0.0f;
     }
   }
 

@@ -15,24 +15,44 @@ constexpr int WIDE = 8; /* elements of act in 16 bytes */
 constexpr int THREADS = 128;
 constexpr int MOST_GRID_ROWS = 65535; /* limit of a grid along y; further rows go along z */
 
-template <typename T, int N>
+/* Choices whose weights are 1. */
+struct unweighted_choices {
+  const yk_combine_args &p;
+  int64_t row;
+
+  __device__ __forceinline__ few_choices from(int first) const
+  {
+    few_choices few;
+#pragma unroll
+    for (int j = 0; j < CHOICES_AHEAD; j++) {
+      few.slots[j] = first + j < p.top_k ? p.slot_of_choice[row * p.top_k + first + j] : -1;
+      few.weights[j] = 1.0f;
+    }
+    return few;
+  }
+};
+
+template <typename T, int N, typename CHOICES>
 __global__ void __launch_bounds__(THREADS) combine_kernel(const __grid_constant__ yk_combine_args p)
 {
   const int n = p.hidden / N, i = blockIdx.x * THREADS + threadIdx.x;
   const int64_t row = blockIdx.z * MOST_GRID_ROWS + blockIdx.y;
   let_next_kernel_start();
   wait_for_previous_kernel();
-  if (i < n && row < p.n_tokens) static_cast<vec<T, N> *>(p.y)[row * n + i] = combine_vector<T, N>(p, row, i);
+  if (i < n && row < p.n_tokens)
+    static_cast<vec<T, N> *>(p.y)[row * n + i] = combine_vector<T, N>(p, row, i, CHOICES{p, row});
 }
 
 template <typename T, int N> cudaError_t launch(const yk_combine_args &args, cudaStream_t stream)
 {
   const unsigned blocks = static_cast<unsigned>((args.hidden / N + THREADS - 1) / THREADS);
-  const cudaError_t error = prefer_shared_memory(reinterpret_cast<const void *>(combine_kernel<T, N>));
+  const auto kernel =
+      args.weights ? combine_kernel<T, N, choices_in_memory<false>> : combine_kernel<T, N, unweighted_choices>;
+  const cudaError_t error = prefer_shared_memory(reinterpret_cast<const void *>(kernel));
   if (error != cudaSuccess) return error;
   const dim3 grid(blocks, static_cast<unsigned>(std::min(args.n_tokens, MOST_GRID_ROWS)),
                   static_cast<unsigned>((args.n_tokens + MOST_GRID_ROWS - 1) / MOST_GRID_ROWS));
-  return launch_dependent(combine_kernel<T, N>, {grid, THREADS, 0, 1}, stream, args);
+  return launch_dependent(kernel, {grid, THREADS, 0, 1}, stream, args);
 }
 
 } // namespace

@@ -176,9 +176,9 @@ static yk_moe_combination combination_of(const yk_moe_forward *f, unsigned allow
                                                                               : YK_MOE_COMBINATION_APART;
 }
 
-/* The fusions that kernels have for this mixture. A kernel that routes has no scales of experts, and neither the rows of
- * another router nor work between the routing and the experts; no kernel multiplies a shared expert beside experts with
- * other inputs; a kernel that combines has weights. */
+/* The fusions that kernels have for this mixture. A kernel that routes and multiplies has no scales of experts, reads
+ * one set of rows, and does nothing between the two; a shared expert in the experts' kernels needs the experts' inputs,
+ * and a kernel that combines needs weights. */
 static unsigned possible_fusions(const yk_moe_forward *f)
 {
   const yk_mixture_spec *spec = &f->mixture->spec;

@@ -217,8 +217,8 @@ template <typename T> cudaError_t launch(const combine_norm_params &p, cudaStrea
 extern "C" bool yk_cuda_combine_norm_takes(yk_dtype dtype, const yk_add_norm_args *args)
 {
   const yk_combine_args *c = args->combine;
-  if (!c || !c->weights || args->result_w || args->gain != 0.0f || args->n_partials != 1 ||
-      args->n_rows <= MANY_ROWS || c->n_tokens != args->n_rows || c->hidden != args->hidden || c->hidden % WIDE != 0 ||
+  if (!c || args->result_w || args->gain != 0.0f || args->n_partials != 1 || args->n_rows <= MANY_ROWS ||
+      c->n_tokens != args->n_rows || c->hidden != args->hidden || c->hidden % WIDE != 0 ||
       c->hidden / WIDE > MOST_THREADS || c->top_k > MOST_CHOICES)
     return false;
   bool has_code = false;
