@@ -2,10 +2,11 @@
 #include "kernels/cuda/moe/single_token.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "kernels/cuda/gemm/occupancy.cuh"
 #include "kernels/cuda/moe/route_assign.cuh"
-#include "kernels/cuda/moe/single_token_params.cuh"
+#include "kernels/cuda/moe/single_token_inputs.cuh"
 
 using namespace yk_moe;
 using namespace yk_gemm;
