@@ -20,6 +20,8 @@ typedef struct scene_shape {
   int qk_norm; /* 0: none, 1: before the rotation, 2: after it, 3: before it, and of values */
   bool has_sinks;
   bool is_chunk; /* the window is a chunk */
+  bool is_unrotated;
+  yk_score_growth growth;
 } scene_shape;
 
 typedef struct scene {
@@ -158,7 +160,7 @@ static inline void run_rope(yk_device *dev, scene *s)
                              .norms_follow = s->shape->qk_norm == 2,
                              .norms_values = s->shape->qk_norm == 3,
                              .norm_eps = 1e-5f,
-                             .rope = s->rope.dev,
+                             .rope = s->shape->is_unrotated ? NULL : s->rope.dev,
                              .kv = s->kv,
                              .batch = &s->batch};
   op_ok(dev->ops->qk_rope_kv(dev, &args, &err));
@@ -173,6 +175,7 @@ static inline op_array run_attention(yk_device *dev, scene *s)
                             .heads = s->shape->heads,
                             .kv = s->kv,
                             .scale = s->scale,
+                            .growth = s->shape->growth,
                             .window_tokens = s->shape->window,
                             .window_is_chunk = s->shape->is_chunk,
                             .sinks = s->shape->has_sinks ? s->sinks.dev : NULL,
@@ -204,7 +207,10 @@ static inline double rope_error(const op_target *target, yk_dtype dtype, const s
       memcpy(normed, head, (size_t)head_dim * sizeof *normed);
       bool has_norm = shape->qk_norm && fault != OP_NO_QK_NORM;
       if (has_norm && shape->qk_norm != 2) op_ref_rms_norm(dtype, normed, head, w, head_dim, (double)1e-5f, OP_RIGHT);
-      op_ref_rope(head, normed, head_dim, s.positions[row], s.inv_freq, fault);
+      if (shape->is_unrotated)
+        memcpy(head, normed, (size_t)head_dim * sizeof *normed);
+      else
+        op_ref_rope(head, normed, head_dim, s.positions[row], s.inv_freq, fault);
       memcpy(normed, head, (size_t)head_dim * sizeof *normed);
       if (has_norm && shape->qk_norm == 2) op_ref_rms_norm(dtype, head, normed, w, head_dim, (double)1e-5f, OP_RIGHT);
     }
@@ -279,6 +285,12 @@ static inline int32_t window_of(const scene *s, int32_t row)
   return s->shape->is_chunk ? s->positions[row] % window + 1 : window;
 }
 
+/* The factor of a row's scores. */
+static inline double scale_of(const scene *s, int32_t row)
+{
+  return (double)s->scale * (double)yk_score_growth_at(&s->shape->growth, s->positions[row]);
+}
+
 /* The share of a row's softmax that tokens have beside the sink of head h. keys: [tokens, head_dim] of the row's
  * sequence. */
 static inline double share_of_tokens(const scene *s, int32_t row, int32_t h, const double *keys)
@@ -290,7 +302,7 @@ static inline double share_of_tokens(const scene *s, int32_t row, int32_t h, con
   for (int32_t t = first < 0 ? 0 : first; t <= last; t++) {
     double score = 0;
     for (int32_t i = 0; i < heads->head_dim; i++) score += query[i] * keys[t * heads->head_dim + i];
-    others += exp(score * (double)s->scale - s->sinks.values[h]);
+    others += exp(score * scale_of(s, row) - s->sinks.values[h]);
   }
   return others / (1 + others);
 }
@@ -311,7 +323,7 @@ static inline double *expected_attention(const scene *s, op_fault fault)
       for (int32_t row = s->row_starts[seq]; row < s->row_starts[seq + 1]; row++)
         op_ref_attention(expected + (row * heads->n_q_heads + h) * head_dim,
                          s->qkv.values + row * row_size + h * head_dim, keys, values, s->positions[row],
-                         s->kv_tokens[seq], window_of(s, row), head_dim, (double)s->scale, fault);
+                         s->kv_tokens[seq], window_of(s, row), head_dim, scale_of(s, row), fault);
       for (int32_t row = s->row_starts[seq]; s->shape->has_sinks && row < s->row_starts[seq + 1]; row++)
         for (int32_t i = 0; i < head_dim; i++)
           expected[(row * heads->n_q_heads + h) * head_dim + i] *= share_of_tokens(s, row, h, keys);
@@ -399,16 +411,20 @@ static inline double attention_tolerance(const op_target *target, yk_dtype dtype
   return target->rounds_probabilities ? 3.0 * op_unit_roundoff(dtype) + 0x1p-16 : op_unit_roundoff(dtype) + 0x1p-18;
 }
 
-/* On devices with rotation_before_norms. */
-static inline void check_norms_of_rotated(const op_target *target)
+/* On devices with rotation_before_norms and unrotated_layers: heads of both numbers of pairs a lane on GPUs. */
+static inline void check_rotations(const op_target *target)
 {
-  for (size_t d = 0; each_case(d, d < op_n_dtypes(target)); d++) {
-    scene_shape shape = scene_shapes[3];
-    shape.qk_norm = 2;
-    double error = rope_error(target, op_dtypes[d], &shape, 95, OP_RIGHT);
-    if (error > rope_tolerance(op_dtypes[d], true))
-      fail_msg("%s %s: error %.3g", target->name, yk_dtype_name(op_dtypes[d]), error);
-  }
+  static const int indices[] = {3, 9};
+  for (size_t d = 0; each_case(d, d < op_n_dtypes(target)); d++)
+    for (int i = 0; each_case(i, i < 6); i++) {
+      scene_shape shape = scene_shapes[indices[i % 2]];
+      shape.qk_norm = i < 4 ? 2 : 1;
+      shape.is_unrotated = i >= 2;
+      double error = rope_error(target, op_dtypes[d], &shape, 95, OP_RIGHT);
+      if (error > rope_tolerance(op_dtypes[d], true))
+        fail_msg("%s %s, norms %d, %s: error %.3g", target->name, yk_dtype_name(op_dtypes[d]), shape.qk_norm,
+                 shape.is_unrotated ? "not rotated" : "rotated", error);
+    }
 }
 
 /* On devices with value_norms and kv_columns: every yk_kv_columns, with norms of values and heads inside KV groups. */
@@ -461,6 +477,17 @@ static inline void check_attention_chunks(const op_target *target)
     shape.window = cases[i].window;
     shape.is_chunk = true;
     check_option(target, &shape, 85 + (uint32_t)i, "chunks");
+  }
+}
+
+/* On devices with score_growth: periods that end within the sequences, with and without a window. */
+static inline void check_score_growth(const op_target *target)
+{
+  static const int indices[] = {2, 3, 5, 6, 9};
+  for (size_t i = 0; each_case(i, i < sizeof indices / sizeof *indices); i++) {
+    scene_shape shape = scene_shapes[indices[i]];
+    shape.growth = (yk_score_growth){.beta = 0.3f, .period = 16, .shift = (int32_t)i % 2};
+    check_option(target, &shape, 100 + (uint32_t)i, "growing scores");
   }
 }
 

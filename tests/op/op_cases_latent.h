@@ -26,6 +26,7 @@ typedef struct latent_scene {
   int64_t stride;
   op_array rows, cache, norm_w, kv_up; /* kv_up: empty before the first attention */
   float scale;
+  yk_score_growth growth;
 } latent_scene;
 
 static inline void share_blocks(yk_device *dev, scene *s, const latent_shape *shape)
@@ -96,6 +97,7 @@ static inline void attend_latent(yk_device *dev, latent_scene *l, const op_array
                                          .norm_w = l->norm_w.dev,
                                          .norm_eps = 1e-3f,
                                          .scale = l->scale,
+                                         .growth = l->growth,
                                          .rope = l->s.rope.dev,
                                          .kv_up = l->kv_up.dev,
                                          .cache = l->cache.dev,
@@ -208,7 +210,9 @@ static inline void latent_reference_row(const latent_scene *l, int32_t row, int3
     tokens[t] = l->cache.values + slot * yk_latent_width(layout);
     scores[t] =
         dot_product(query, tokens[t], rank) + dot_product(q + layout->nope_dim, tokens[t] + rank, layout->rope_dim);
-    scores[t] *= fault == OP_NO_SOFTMAX_SCALE ? 1.0 : (double)l->scale;
+    scores[t] *= fault == OP_NO_SOFTMAX_SCALE
+                     ? 1.0
+                     : (double)l->scale * (double)yk_score_growth_at(&l->growth, l->s.positions[row]);
     highest = fmax(highest, scores[t]);
   }
   for (int32_t t = 0; t <= last; t++) {
@@ -253,12 +257,13 @@ static inline double latent_scene_error(const latent_scene *l, const op_array *y
 }
 
 /* sharpness: factor of the softmax scale. */
-static inline double latent_sharp_error(const op_target *target, yk_dtype dtype, const latent_shape *shape,
-                                        float sharpness, op_fault fault)
+static inline double latent_scaled_error(const op_target *target, yk_dtype dtype, const latent_shape *shape,
+                                         float sharpness, yk_score_growth growth, op_fault fault)
 {
   yk_device *dev = op_device_new(target, dtype, 3, 16);
   latent_scene *l = latent_scene_new(dev, shape, 6);
   l->scale *= sharpness;
+  l->growth = growth;
   poison_unused_latents(dev, l);
   op_array y = run_latent_attention(dev, l);
   follow_latent_rows(dev, l);
@@ -292,6 +297,12 @@ static inline double latent_error_behind_long_call(const op_target *target, yk_d
   return error;
 }
 
+static inline double latent_sharp_error(const op_target *target, yk_dtype dtype, const latent_shape *shape,
+                                        float sharpness, op_fault fault)
+{
+  return latent_scaled_error(target, dtype, shape, sharpness, (yk_score_growth){0}, fault);
+}
+
 static inline double latent_attention_error(const op_target *target, yk_dtype dtype, const latent_shape *shape,
                                             op_fault fault)
 {
@@ -314,6 +325,22 @@ enum { N_LATENT_SHAPES = sizeof latent_shapes / sizeof *latent_shapes };
 static inline double latent_tolerance(yk_dtype dtype, yk_dtype absorbed_dtype)
 {
   return op_unit_roundoff(dtype) + 6.0 * op_unit_roundoff(absorbed_dtype) + 0x1p-17;
+}
+
+/* On devices with score_growth: all shapes, with periods that end within their sequences. The factors may be multiplied
+ * into the queries, which rounds these once more. */
+static inline void check_latent_growth(const op_target *target, const latent_shape *shapes, int n_shapes,
+                                       bool absorbs_in_f32)
+{
+  static const yk_score_growth growth = {.beta = 0.3f, .period = 16, .shift = 1};
+  for (size_t d = 0; each_case(d, d < op_n_dtypes(target)); d++)
+    for (int i = 0; i < n_shapes; i++) {
+      const yk_dtype dtype = op_dtypes[d];
+      const double error = latent_scaled_error(target, dtype, &shapes[i], 1, growth, OP_RIGHT);
+      const double tolerance = 2 * latent_tolerance(dtype, absorbs_in_f32 ? YK_F32 : dtype);
+      if (!(error <= tolerance))
+        fail_msg("%s %s latent shape %d with growing scores: error %.3g", target->name, yk_dtype_name(dtype), i, error);
+    }
 }
 
 static inline void check_latent_shapes(const op_target *target, const latent_shape *shapes, int n_shapes,

@@ -19,10 +19,10 @@ static void test_gates(void **state)
   for_each_cpu_target(check_attention_gates);
 }
 
-static void test_norms_of_rotated(void **state)
+static void test_rotations(void **state)
 {
   (void)state;
-  for_each_cpu_target(check_norms_of_rotated);
+  for_each_cpu_target(check_rotations);
 }
 
 static void test_kv_columns(void **state)
@@ -41,6 +41,12 @@ static void test_chunks(void **state)
 {
   (void)state;
   for_each_cpu_target(check_attention_chunks);
+}
+
+static void test_score_growth(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_score_growth);
 }
 
 static void test_random_scenes(void **state)
@@ -69,7 +75,8 @@ int main(void)
       cmocka_unit_test(test_kv_columns),
       cmocka_unit_test(test_sinks),
       cmocka_unit_test(test_chunks),
-      cmocka_unit_test(test_norms_of_rotated),
+      cmocka_unit_test(test_score_growth),
+      cmocka_unit_test(test_rotations),
       cmocka_unit_test(test_random_scenes),
       cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_rows_do_not_depend_on_their_batch),

@@ -14,6 +14,17 @@ static void check_faults(const op_target *target)
   check_latent_faults(target, YK_F16);
 }
 
+static void check_growth(const op_target *target)
+{
+  check_latent_growth(target, latent_shapes, N_LATENT_SHAPES, true);
+}
+
+static void test_growing_scores(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_growth);
+}
+
 static void test_table(void **state)
 {
   (void)state;
@@ -98,6 +109,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_table),
+      cmocka_unit_test(test_growing_scores),
       cmocka_unit_test(test_new_tokens_behind_a_long_call),
       cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_rows_do_not_depend_on_their_batch),

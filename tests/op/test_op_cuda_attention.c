@@ -53,12 +53,17 @@ static const op_target old_target = {
 static const op_target *const targets[] = {&cuda_target, &old_target};
 enum { N_TARGETS = sizeof targets / sizeof *targets };
 
-/* Of attention, with several key tiles and work tiles, and in 8-bit caches. */
-static void check_larger_options(const op_target *target, bool has_sinks, const char *name)
+/* Scenes with several key tiles and work tiles. options: sinks, growth, and chunks, of which short ones in every other
+ * scene, else with the scene's window. */
+static void check_larger_scenes(const op_target *target, const scene_shape *options, const char *name)
 {
   for (uint32_t i = 0; each_case(i, i < N_CROWDED + N_LONG); i++) {
     scene_shape shape = i < N_CROWDED ? crowded_scenes[i] : long_scenes[i - N_CROWDED];
-    shape.has_sinks = has_sinks;
+    shape.has_sinks = options->has_sinks;
+    shape.growth = options->growth;
+    shape.is_chunk = options->is_chunk;
+    if (shape.is_chunk && i % 2) shape.window = options->window;
+    if (shape.window == 0) shape.is_chunk = false;
     check_option(target, &shape, 60 + i, name);
   }
 }
@@ -68,8 +73,39 @@ static void test_sinks(void **state)
   (void)state;
   for (size_t i = 0; each_case(i, i < N_TARGETS); i++) {
     check_attention_sinks(targets[i]);
-    check_larger_options(targets[i], true, "sinks");
+    check_larger_scenes(targets[i], &(scene_shape){.has_sinks = true}, "sinks");
   }
+}
+
+static void test_chunks(void **state)
+{
+  (void)state;
+  for (size_t i = 0; each_case(i, i < N_TARGETS); i++) {
+    check_attention_chunks(targets[i]);
+    check_larger_scenes(targets[i], &(scene_shape){.is_chunk = true, .window = 45}, "chunks");
+  }
+}
+
+static void test_score_growth(void **state)
+{
+  (void)state;
+  const scene_shape growing = {.growth = {.beta = 0.3f, .period = 30, .shift = 1}};
+  for (size_t i = 0; each_case(i, i < N_TARGETS); i++) {
+    check_score_growth(targets[i]);
+    check_larger_scenes(targets[i], &growing, "growing scores");
+  }
+}
+
+static void test_rotations(void **state)
+{
+  (void)state;
+  check_rotations(&cuda_target);
+}
+
+static void test_kv_columns(void **state)
+{
+  (void)state;
+  check_kv_columns(&cuda_target);
 }
 
 static void test_table(void **state)
@@ -141,6 +177,10 @@ static void random_scene(op_random *random, scene_shape *shape)
   if (op_uniform(random) < 0.4) shape->window = (int32_t)op_between(random, 1, 60);
   heads->has_gates = op_uniform(random) < 0.3;
   shape->has_sinks = op_uniform(random) < 0.3;
+  shape->is_chunk = shape->window > 0 && op_uniform(random) < 0.4;
+  if (op_uniform(random) < 0.3) shape->growth = (yk_score_growth){.beta = 0.2f, .period = 24, .shift = 1};
+  if (op_uniform(random) < 0.3) heads->kv_columns = YK_KV_COLUMNS_KEYS;
+  if (op_uniform(random) < 0.4) shape->qk_norm = (int)op_between(random, 2, 3);
 }
 
 static void test_random_scenes(void **state)
@@ -238,12 +278,17 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_table),
       cmocka_unit_test(test_sinks),
+      cmocka_unit_test(test_chunks),
+      cmocka_unit_test(test_score_growth),
+      cmocka_unit_test(test_rotations),
+      cmocka_unit_test(test_kv_columns),
       cmocka_unit_test(test_many_rows_rotate_as_few),
       cmocka_unit_test(test_random_scenes),
       cmocka_unit_test(test_codes),
       cmocka_unit_test(test_unsound_tokens),
       cmocka_unit_test(test_planted_faults_are_seen),
   };
-  const struct CMUnitTest small[] = {cmocka_unit_test(test_few_scenes), cmocka_unit_test(test_few_codes)};
+  const struct CMUnitTest small[] = {cmocka_unit_test(test_few_scenes), cmocka_unit_test(test_rotations),
+                                     cmocka_unit_test(test_kv_columns), cmocka_unit_test(test_few_codes)};
   return gpu_is_small() ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }

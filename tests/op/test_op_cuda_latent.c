@@ -54,6 +54,14 @@ static void test_deepseek(void **state)
   check_latent_shapes(&cuda_target, few_row_shapes, N_FEW_ROW_SHAPES, N_GPU_DTYPES, false);
 }
 
+static void test_growing_scores(void **state)
+{
+  (void)state;
+  check_latent_growth(&cuda_target, latent_shapes, N_LATENT_SHAPES, false);
+  check_latent_growth(&cuda_target, deepseek_shapes, N_DEEPSEEK_SHAPES, false);
+  check_latent_growth(&cuda_target, few_row_shapes, N_FEW_ROW_SHAPES, false);
+}
+
 static void test_new_tokens_behind_a_long_call(void **state)
 {
   (void)state;
@@ -261,6 +269,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_table),
       cmocka_unit_test(test_deepseek),
+      cmocka_unit_test(test_growing_scores),
       cmocka_unit_test(test_new_tokens_behind_a_long_call),
       cmocka_unit_test(test_sharp_scores),
       cmocka_unit_test(test_many_rows),

@@ -77,6 +77,9 @@ static params params_of(const yk_cuda_attention &attn, const yk_attention_args &
   p.block_tables = b->block_tables;
   p.seq_of_row = b->seq_of_row;
   p.sinks = args.sinks;
+  p.growth = args.growth;
+  p.window_is_chunk = args.window_is_chunk;
+  p.gates_column = static_cast<int64_t>(h.n_q_heads) * h.head_dim + yk_head_layout_kv_columns(&h);
   p.counters = static_cast<workspace_counters *>(attn.workspace);
   p.partial_results = reinterpret_cast<float *>(static_cast<char *>(attn.workspace) + sizeof(workspace_counters));
   return p;

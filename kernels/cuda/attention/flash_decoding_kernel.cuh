@@ -94,7 +94,7 @@ __device__ __forceinline__ void decode_pages(const params &p, int32_t groups_per
     const int32_t stop = min(item.end, end), visible = first_visible(p, item.kv_tokens);
     /* first token of list page 0, extrapolated */
     const int32_t token_0 = (visible / PAGE_TOKENS - item.begin) * PAGE_TOKENS;
-    state.start(p);
+    state.start(p, item);
     for (int32_t page = at; page < stop; page++)
       state.consume(pages, token_0 + page * PAGE_TOKENS, visible, item.kv_tokens);
     if (stop == end) let_next_kernel_start();

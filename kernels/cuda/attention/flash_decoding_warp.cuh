@@ -57,6 +57,7 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
   /* For codes only: */
   const float *channels;     /* K's static scales of the KV head, or NULL */
   float q_scale[N_TILES][2]; /* factor of the scores of heads 2t and 2t+1: see scale_query */
+  float scale_log2;          /* of the query: scale_log2_at */
   float unit, inverse_unit;  /* V's scales, and so o, are divided by unit (cache_elements.cuh); 1 / unit */
 
   /* Column pairs of a V chunk per lane. */
@@ -99,13 +100,14 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
       const auto column_of = [](int i) { return k_column(i / 2 / K_STEPS) + i / 2 % K_STEPS * 4 + i % 2 * 2; };
       const float scale = scale_query<2 * N_K16>(p.dtype, channels, &q[tile][0][0], column_of);
 #pragma unroll
-      for (int e = 0; e < 2; e++) q_scale[tile][e] = __shfl_sync(~0u, scale, (2 * t + e) * 4) * p.scale_log2;
+      for (int e = 0; e < 2; e++) q_scale[tile][e] = __shfl_sync(~0u, scale, (2 * t + e) * 4) * scale_log2;
     }
   }
 
   /* Begins a work item whose queries are loaded: no page has been read. */
-  __device__ void start(const params &p)
+  __device__ void start(const params &p, const work_item &item)
   {
+    scale_log2 = scale_log2_at(p, item.kv_tokens - 1);
     if constexpr (elements::ARE_CODES) scale_queries(p);
 #pragma unroll
     for (int tile = 0; tile < N_TILES; tile++) {
@@ -172,9 +174,9 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
   }
 
   /* The factor from a score of head 2t + e to an exponent of 2; the token's scale is applied separately. */
-  __device__ __forceinline__ float score_scale(const params &p, int tile, int e) const
+  __device__ __forceinline__ float score_scale(int tile, int e) const
   {
-    return elements::ARE_CODES ? q_scale[tile][e] : p.scale_log2;
+    return elements::ARE_CODES ? q_scale[tile][e] : scale_log2;
   }
 
   /* Raises m to the scores' maxima, and unit to the largest of V's scales. top: maxima of the lane's scores. */
@@ -209,13 +211,13 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
   /* Online softmax over the tokens of a page, the first of which is number token. Tokens begin .. end - 1 are visible,
    * others get a probability of 0. k, v: the scales of tokens g and g + 8, 1 if the cache has none. b: the
    * probabilities, times the scales of V, as the B operand of V^T P^T. */
-  __device__ __forceinline__ void probabilities(const params &p, int32_t token, int32_t begin, int32_t end, float2 k,
-                                                float2 v, float (&s)[N_TILES][4], uint32_t (&b)[N_TILES][2])
+  __device__ __forceinline__ void probabilities(int32_t token, int32_t begin, int32_t end, float2 k, float2 v,
+                                                float (&s)[N_TILES][4], uint32_t (&b)[N_TILES][2])
   {
 #pragma unroll
     for (int tile = 0; tile < N_TILES; tile++) {
 #pragma unroll
-      for (int e = 0; e < 4; e++) s[tile][e] *= (e < 2 ? k.x : k.y) * score_scale(p, tile, e % 2);
+      for (int e = 0; e < 4; e++) s[tile][e] *= (e < 2 ? k.x : k.y) * score_scale(tile, e % 2);
     }
     if (token < begin || token + PAGE_TOKENS > end) hide(token, begin, end, v, s);
     float top[N_TILES][2];
@@ -318,7 +320,7 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
       v_scale = token_scales(v_page + PAGE_TOKENS * HD);
     }
     if (COPIES_VALUES) pages.release(); /* the remaining data is in registers */
-    probabilities(pages.p, token, begin, end, k_scale, v_scale, score, prob);
+    probabilities(token, begin, end, k_scale, v_scale, score, prob);
 #pragma unroll
     for (int c = 0; c < V_CHUNKS; c++) {
       if (!COPIES_VALUES) load_values(v_page, c, w[c]);

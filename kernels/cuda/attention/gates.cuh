@@ -22,9 +22,8 @@ __device__ __forceinline__ float2 act_pair(yk_dtype dtype, uint32_t pair)
 /* The gates [head_dim] of a local query head in a row of the step. */
 __device__ __forceinline__ const uint16_t *gates_of(const params &p, int64_t row, int32_t head)
 {
-  const yk_head_layout &h = p.heads;
-  return static_cast<const uint16_t *>(p.q) + row * p.q_stride +
-         static_cast<int64_t>(h.n_q_heads + 2 * h.n_kv_heads + head) * h.head_dim;
+  return static_cast<const uint16_t *>(p.q) + row * p.q_stride + p.gates_column +
+         static_cast<int64_t>(head) * p.heads.head_dim;
 }
 
 __device__ __forceinline__ void apply_gates(yk_dtype dtype, uint32_t gates, float &x, float &y)

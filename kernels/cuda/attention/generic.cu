@@ -39,7 +39,7 @@ __device__ float4 load_cached_4(const params &p, const void *cache, const float 
 template <typename T>
 __device__ float4 apply_gates(const params &p, int32_t row, int32_t head, int32_t d, const float4 &o)
 {
-  const int64_t gates = (p.heads.n_q_heads + 2 * p.heads.n_kv_heads + head) * static_cast<int64_t>(p.heads.head_dim);
+  const int64_t gates = p.gates_column + head * static_cast<int64_t>(p.heads.head_dim);
   const float4 g = load_4(static_cast<const T *>(p.q) + row * p.q_stride + gates + d);
   return make_float4(o.x / (1.0f + __expf(-g.x)), o.y / (1.0f + __expf(-g.y)), o.z / (1.0f + __expf(-g.z)),
                      o.w / (1.0f + __expf(-g.w)));
@@ -52,7 +52,7 @@ template <typename T> __device__ void generic_row(const params &p, int32_t row, 
   if (row < p.row_starts[seq] || row > last_row) return; /* a row of no sequence, in the padding of a captured step */
   const int32_t position = p.kv_tokens[seq] - 1 - (last_row - row);
   const int32_t kv_head = (p.heads.q_head_first + head) / p.heads.q_per_kv - p.heads.kv_head_first;
-  const int32_t begin = p.window_tokens > 0 ? max(0, position - p.window_tokens + 1) : 0;
+  const float scale_log2 = scale_log2_at(p, position);
   float4 q[GENERIC_VECTORS], o[GENERIC_VECTORS];
   float m = -INFINITY, l = 0.0f;
   for (int j = 0; j < GENERIC_VECTORS; j++) {
@@ -60,7 +60,7 @@ template <typename T> __device__ void generic_row(const params &p, int32_t row, 
     q[j] = o[j] = make_float4(0, 0, 0, 0);
     if (d < hd) q[j] = load_4(static_cast<const T *>(p.q) + row * p.q_stride + static_cast<int64_t>(head) * hd + d);
   }
-  for (int32_t token = begin; token <= position; token++) {
+  for (int32_t token = first_visible_at(p, position); token <= position; token++) {
     const int64_t block = p.block_tables[static_cast<int64_t>(seq) * p.block_table_stride + token / PAGE_TOKENS];
     const int64_t page = block * p.heads.n_kv_heads + kv_head;
     float s = 0.0f;
@@ -71,7 +71,7 @@ template <typename T> __device__ void generic_row(const params &p, int32_t row, 
       s += q[j].x * k.x + q[j].y * k.y + q[j].z * k.z + q[j].w * k.w;
     }
     for (int offset = 16; offset > 0; offset /= 2) s += __shfl_xor_sync(~0u, s, offset);
-    s *= p.scale_log2;
+    s *= scale_log2;
     const float m_new = fmaxf(m, s), rescale = exp2_approx(m - m_new), probability = exp2_approx(s - m_new);
     m = m_new;
     l = l * rescale + probability;

@@ -105,7 +105,7 @@ template <yk_kv_format FORMAT, int HD> struct staging_filler<codes<FORMAT>, HD> 
     n = 0;
     if (seq < p.n_seqs) {
       const int32_t n_rows = p.row_starts[seq + 1] - p.row_starts[seq], n_tokens = p.kv_tokens[seq];
-      const int32_t visible = p.window_tokens > 0 ? max(0, n_tokens - n_rows - p.window_tokens + 1) : 0;
+      const int32_t visible = first_visible_at(p, n_tokens - n_rows);
       first_page = max(0, visible - STAGING_TILE_TOKENS + 1) / PAGE_TOKENS;
       if (n_rows > 1 && n_tokens > 0)
         n = ((n_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS - first_page) * p.heads.n_kv_heads * 2;

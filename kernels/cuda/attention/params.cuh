@@ -54,9 +54,28 @@ struct params {
   float *partial_results;      /* for decode: see split_kv_combine.cuh */
   void *k_staging, *v_staging; /* pages of dtype that decode fills for prefill (kv_staging.cuh); may be NULL */
   const float *sinks;          /* as in yk_attention_args */
+  yk_score_growth growth;      /* the same */
+  bool window_is_chunk;        /* the same */
+  int64_t gates_column;        /* of the first head's gates in a row of q, if there are gates */
 };
 
 constexpr float LOG2_E = 1.4426950408889634f;
+
+/* scale_log2 of the query at a position of its sequence: see yk_score_growth_at. */
+__device__ __forceinline__ float scale_log2_at(const params &p, int32_t position)
+{
+  const yk_score_growth &g = p.growth;
+  if (g.beta == 0.0f || position < g.period - g.shift) return p.scale_log2;
+  const uint32_t n_periods = (static_cast<uint32_t>(position) + g.shift) / g.period;
+  return p.scale_log2 * (1.0f + g.beta * logf(static_cast<float>(1 + n_periods)));
+}
+
+/* The first position that the query at a position attends to; of a later position, it is the same or later. */
+__device__ __forceinline__ int32_t first_visible_at(const params &p, int32_t position)
+{
+  if (p.window_is_chunk) return position - position % p.window_tokens;
+  return p.window_tokens > 0 ? max(0, position - p.window_tokens + 1) : 0;
+}
 
 /* The sum of probabilities with the sink of a local query head, if there are sinks. m, l: the maximum, as a power of
  * two, and the sum of probabilities relative to 2^m. A sink far above m gives infinity, by which an output becomes 0. */

@@ -40,7 +40,7 @@ template <typename T, int HD> struct mma_sync_tile {
   const params &p;
   const work_tile &w;
   uint32_t q[N_K][4];
-  float o[N_O][4], m[2], l[2];
+  float o[N_O][4], scale_log2[2], m[2], l[2];
 
   /* The queries' place: the stage that the first key tile does not use. */
   __device__ uint32_t q_address() const
@@ -92,6 +92,7 @@ template <typename T, int HD> struct mma_sync_tile {
 #pragma unroll
       for (int e = 0; e < 4; e++) o[i][e] = 0.0f;
     }
+    for (int e = 0; e < 2; e++) scale_log2[e] = scale_log2_at(p, position(e));
     m[0] = m[1] = -INFINITY;
     l[0] = l[1] = 0.0f;
   }
@@ -144,7 +145,7 @@ template <typename T, int HD> struct mma_sync_tile {
 #pragma unroll
     for (int e = 0; e < 2; e++) {
       const int32_t high = position(e) - tile * TILE_N - 2 * t;
-      const int32_t low = p.window_tokens > 0 ? high - p.window_tokens : -TILE_N;
+      const int32_t low = first_visible_at(p, position(e)) - tile * TILE_N - 2 * t - 1;
       float top = m[e];
 #pragma unroll
       for (int i = 0; i < N_S; i++) {
@@ -156,14 +157,14 @@ template <typename T, int HD> struct mma_sync_tile {
       }
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-      const float shift = top == -INFINITY ? 0.0f : top * p.scale_log2; /* no visible token so far */
-      const float rescale = exp2_approx(m[e] * p.scale_log2 - shift);
+      const float shift = top == -INFINITY ? 0.0f : top * scale_log2[e]; /* no visible token so far */
+      const float rescale = exp2_approx(m[e] * scale_log2[e] - shift);
       float sum = 0.0f;
 #pragma unroll
       for (int i = 0; i < N_S; i++) {
 #pragma unroll
         for (int c = 0; c < 2; c++) {
-          score[i][2 * e + c] = exp2_approx(score[i][2 * e + c] * p.scale_log2 - shift);
+          score[i][2 * e + c] = exp2_approx(score[i][2 * e + c] * scale_log2[e] - shift);
           sum += score[i][2 * e + c];
         }
       }
@@ -188,7 +189,7 @@ template <typename T, int HD> struct mma_sync_tile {
       sum += __shfl_xor_sync(~0u, sum, 2);
       const int r = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * e;
       const int32_t row = w.row + r / w.n_heads, head = w.head_begin + r % w.n_heads;
-      sum = add_sink(p, head, m[e] * p.scale_log2, sum);
+      sum = add_sink(p, head, m[e] * scale_log2[e], sum);
       if (p.heads.has_gates) gate_row(p.dtype, gates_of(p, row, head), o, e, r < w.n_rows);
       if (r >= w.n_rows) continue;
       T *y = static_cast<T *>(p.y) + row * p.y_stride + static_cast<int64_t>(head) * HD;

@@ -81,8 +81,7 @@ template <int TILE_N> struct tile_scheduler {
     w.n_rows = n_tokens * w.n_heads;
     w.position = kv - rows + token;
     w.kv_tokens = kv;
-    const int32_t first = p.window_tokens > 0 ? max(0, w.position - p.window_tokens + 1) : 0;
-    w.key_tile_begin = first / TILE_N;
+    w.key_tile_begin = first_visible_at(p, w.position) / TILE_N;
     w.key_tile_end = (w.position + n_tokens + TILE_N - 1) / TILE_N;
     return w;
   }

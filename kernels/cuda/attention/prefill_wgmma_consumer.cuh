@@ -30,6 +30,7 @@ template <typename T, int HD> struct prefill_consumer {
   const int warpgroup; /* 0 or 1: rows from 64 warpgroup on, 64 of them */
   yk_cuda::ring_position kv;
   int32_t position[2]; /* positions of the two rows in the sequence */
+  float scale_log2[2];
   float m[2], l[2];
 
   __device__ __forceinline__ static bool first_lane()
@@ -71,7 +72,7 @@ template <typename T, int HD> struct prefill_consumer {
     const int t = threadIdx.x % 4;
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-      const int32_t high = position[e] - tile * TILE_N - 2 * t, low = high - p.window_tokens;
+      const int32_t high = position[e] - tile * TILE_N - 2 * t;
 #pragma unroll
       for (int i = 0; i < N_S; i++) {
 #pragma unroll
@@ -80,6 +81,7 @@ template <typename T, int HD> struct prefill_consumer {
         }
       }
       if (p.window_tokens <= 0) continue;
+      const int32_t low = high - (position[e] - first_visible_at(p, position[e])) - 1;
 #pragma unroll
       for (int i = 0; i < N_S; i++) {
 #pragma unroll
@@ -90,10 +92,10 @@ template <typename T, int HD> struct prefill_consumer {
     }
   }
 
-  __device__ __forceinline__ bool needs_mask(const work_tile &w, int32_t tile, int32_t last_position) const
+  /* all_visible: the first position that the work tile's last row attends to. */
+  __device__ __forceinline__ static bool needs_mask(const work_tile &w, int32_t tile, int32_t all_visible)
   {
-    return (tile + 1) * TILE_N > w.position + 1 ||
-           (p.window_tokens > 0 && tile * TILE_N <= last_position - p.window_tokens);
+    return (tile + 1) * TILE_N > w.position + 1 || tile * TILE_N < all_visible;
   }
 
   /* Divides by the sums, applies the gates and writes the output. */
@@ -103,7 +105,7 @@ template <typename T, int HD> struct prefill_consumer {
     for (int e = 0; e < 2; e++) {
       const int r = warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * e;
       const int32_t row = w.row + r / w.n_heads, head = w.head_begin + r % w.n_heads;
-      const float sum = add_sink(p, head, m[e] * p.scale_log2, yk_cuda::quad_sum(l[e]));
+      const float sum = add_sink(p, head, m[e] * scale_log2[e], yk_cuda::quad_sum(l[e]));
       const float factor = sum > 0.0f ? 1.0f / sum : 0.0f;
       if (p.heads.has_gates) gate_row(p.dtype, gates_of(p, row, head), o, e, r < w.n_rows);
       T *y = static_cast<T *>(p.y) + row * p.y_stride + static_cast<int64_t>(head) * HD;
@@ -117,11 +119,12 @@ template <typename T, int HD> struct prefill_consumer {
   {
     float score[N_S][4], o[N_O][4], rescale[2];
     uint32_t prob[N_S / 2][4];
-    const int32_t last_position = w.position + (w.n_rows - 1) / w.n_heads;
+    const int32_t all_visible = first_visible_at(p, w.position + (w.n_rows - 1) / w.n_heads);
 #pragma unroll
     for (int e = 0; e < 2; e++) {
       const int r = warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * e;
       position[e] = w.position + min(r, w.n_rows - 1) / w.n_heads;
+      scale_log2[e] = scale_log2_at(p, position[e]);
       m[e] = -INFINITY;
       l[e] = 0.0f;
     }
@@ -137,8 +140,8 @@ template <typename T, int HD> struct prefill_consumer {
     pin(score);
     release(kv.stage);
     kv.advance(KV_STAGES);
-    if (needs_mask(w, w.key_tile_end - 1, last_position)) mask(score, w.key_tile_end - 1);
-    yk_cuda::online_softmax(score, p.scale_log2, m, l, rescale);
+    if (needs_mask(w, w.key_tile_end - 1, all_visible)) mask(score, w.key_tile_end - 1);
+    yk_cuda::online_softmax(score, scale_log2, m, l, rescale);
     yk_cuda::round_to_operand<T>(score, prob);
     for (int32_t tile = w.key_tile_end - 2; tile >= w.key_tile_begin; tile--) {
       const int32_t k_stage = kv.stage;
@@ -153,8 +156,8 @@ template <typename T, int HD> struct prefill_consumer {
       wgmma_wait<1>();
       pin(score);
       release(k_stage);
-      if (needs_mask(w, tile, last_position)) mask(score, tile);
-      yk_cuda::online_softmax(score, p.scale_log2, m, l, rescale);
+      if (needs_mask(w, tile, all_visible)) mask(score, tile);
+      yk_cuda::online_softmax(score, scale_log2, m, l, rescale);
       /* The V tile has already arrived. The branch in this wait keeps the assembler from moving wgmma_wait before the
        * softmax. */
       mbarrier_wait_loop(&s.kv_full[kv.stage], kv.phase);

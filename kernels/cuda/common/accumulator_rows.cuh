@@ -59,19 +59,20 @@ __device__ __forceinline__ float exponentiate_row(float (&score)[N][4], int e, f
 
 /* One step of the online softmax: scores of both rows become unnormalised probabilities, relative to the largest score
  * so far.
- *   m        each row's largest score so far; updated
- *   l        the lane's own sums of probabilities so far; rescaled and updated
- *   rescale  the factor for sums that earlier probabilities were added to */
+ *   scale_log2  the factor of each row's scores
+ *   m           each row's largest score so far; updated
+ *   l           the lane's own sums of probabilities so far; rescaled and updated
+ *   rescale     the factor for sums that earlier probabilities were added to */
 template <int N>
-__device__ __forceinline__ void online_softmax(float (&score)[N][4], float scale_log2, float (&m)[2], float (&l)[2],
-                                               float (&rescale)[2])
+__device__ __forceinline__ void online_softmax(float (&score)[N][4], const float (&scale_log2)[2], float (&m)[2],
+                                               float (&l)[2], float (&rescale)[2])
 {
 #pragma unroll
   for (int e = 0; e < 2; e++) {
-    const float top = quad_max(row_max(score, e, m[e])), shift = softmax_shift(top, scale_log2);
-    rescale[e] = yk_ptx::exp2_approx(m[e] * scale_log2 - shift);
+    const float top = quad_max(row_max(score, e, m[e])), shift = softmax_shift(top, scale_log2[e]);
+    rescale[e] = yk_ptx::exp2_approx(m[e] * scale_log2[e] - shift);
     m[e] = top;
-    const float sum = exponentiate_row(score, e, scale_log2, shift);
+    const float sum = exponentiate_row(score, e, scale_log2[e], shift);
     l[e] = l[e] * rescale[e] + sum;
   }
 }

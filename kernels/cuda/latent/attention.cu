@@ -320,6 +320,7 @@ extern "C" yk_status yk_cuda_latent_attention_run(const yk_cuda_latent *latent, 
       l.kv_rank != KV_RANK || l.rope_dim != ROPE_DIM || (l.nope_dim + l.rope_dim) % 8 != 0 || args->q_stride % 8 != 0;
   expanded_plan plan;
   if (all.n_rows <= 0 || l.n_heads <= 0) return YK_OK;
+  if (args->growth.beta != 0.0f) YK_TRY(cuda_status(yk_cuda_launch_grow_queries(dtype, args, stream), err));
   const int heads = is_generic ? 0 : cluster_heads_of(*latent, *args);
   if (heads > 0) {
     const auto launch = dtype == YK_F16 ? launch_cluster<__half> : launch_cluster<__nv_bfloat16>;

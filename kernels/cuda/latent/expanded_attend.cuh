@@ -190,6 +190,7 @@ template <typename T> struct attend_consumer {
     const uint64_t q = tile_descriptor(shared_address(s.q) + warpgroup * 64 * 128, 1024, 16);
     const int row = warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     float score[N_S][4], o[N_O][4] = {}, rescale[2];
+    const float scale_log2[2] = {p.scale_log2, p.scale_log2};
     uint32_t prob[N_S / 2][4];
 #pragma unroll
     for (int e = 0; e < 2; e++) {
@@ -205,7 +206,7 @@ template <typename T> struct attend_consumer {
     if (first_lane()) mbarrier_arrive(&s.k_empty[k_at.stage]);
     k_at.advance(ATTEND_STAGES);
     mask(score, t.n_key_tiles - 1);
-    yk_cuda::online_softmax(score, p.scale_log2, m, l, rescale);
+    yk_cuda::online_softmax(score, scale_log2, m, l, rescale);
     yk_cuda::round_to_operand<T>(score, prob);
     for (int32_t tile = t.n_key_tiles - 2; tile >= 0; tile--) {
       mbarrier_wait_loop(&s.k_full[k_at.stage], k_at.phase);
@@ -221,7 +222,7 @@ template <typename T> struct attend_consumer {
       if (first_lane()) mbarrier_arrive(&s.k_empty[k_at.stage]);
       k_at.advance(ATTEND_STAGES);
       if ((tile + 1) * EXPANDED_TILE > t.position + 1) mask(score, tile);
-      yk_cuda::online_softmax(score, p.scale_log2, m, l, rescale);
+      yk_cuda::online_softmax(score, scale_log2, m, l, rescale);
       /* The tile has already arrived. The branch in this wait keeps the assembler from moving wgmma_wait before the
        * softmax. */
       mbarrier_wait_loop(&s.v_full[v_at.stage], v_at.phase);

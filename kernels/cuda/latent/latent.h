@@ -2,6 +2,8 @@
  *
  *   rope_cache.cu       norm and rotation of a row, and the write to the paged cache, in one launch; new_token.cuh does
  *                       the same inside other kernels
+ *   grow_queries.cu     scores that grow with the position: their factor, multiplied into the row's queries before all
+ *                       other kernels, which rounds the queries once more
  *   attention.cu        the choice of kernels by rows and sizes
  *
  * On Hopper (compute capability 9.0), with kv_rank 512 and rope_dim 64, in one of four ways, the first three with
@@ -53,6 +55,10 @@ cudaError_t yk_cuda_latent_init(yk_cuda_latent *latent, yk_dtype dtype);
 /* yk_cuda_launch_latent_rope_cache - the first step of latent_attention alone: norm and rotation of the rows, and the
  *   write to the cache. Errors: those of the launch. */
 cudaError_t yk_cuda_launch_latent_rope_cache(yk_dtype dtype, const yk_latent_attention_args *args, cudaStream_t stream);
+
+/* yk_cuda_launch_grow_queries - multiplies the queries by their factors of args->growth, whose beta is not 0. Errors:
+ *   those of the launch. */
+cudaError_t yk_cuda_launch_grow_queries(yk_dtype dtype, const yk_latent_attention_args *args, cudaStream_t stream);
 
 /* yk_cuda_latent_attention_run - latent_attention of the device's table, asynchronous; args->scratch has
  *   yk_cuda_latent_scratch_bytes (scratch.h). Errors: YK_E_DEVICE; YK_E_UNSUPPORTED if shared memory is too small for

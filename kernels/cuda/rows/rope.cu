@@ -28,7 +28,8 @@ template <typename T, int PAIRS> struct rotation {
   vec<float, 2> cosine[PAIRS], sine[PAIRS];
 };
 
-template <int PAIRS, typename T>
+/* rope: the row's cosines and sines. NULL if OPTIONS and heads do not rotate. */
+template <int PAIRS, bool OPTIONS, typename T>
 __device__ rotation<T, PAIRS> load_rotation(const rope_params &p, const T *norm_w, const float *rope)
 {
   rotation<T, PAIRS> r = {};
@@ -36,8 +37,10 @@ __device__ rotation<T, PAIRS> load_rotation(const rope_params &p, const T *norm_
   for (int i = 0; i < PAIRS; i++) {
     const int pair = i * WARP + lane;
     if (pair >= n_pairs) continue;
-    r.cosine[i] = reinterpret_cast<const vec<float, 2> *>(rope)[pair];
-    r.sine[i] = reinterpret_cast<const vec<float, 2> *>(rope + half)[pair];
+    if (!OPTIONS || rope) {
+      r.cosine[i] = reinterpret_cast<const vec<float, 2> *>(rope)[pair];
+      r.sine[i] = reinterpret_cast<const vec<float, 2> *>(rope + half)[pair];
+    }
     if (!norm_w) continue;
     r.norm_low[i] = reinterpret_cast<const vec<T, 2> *>(norm_w)[pair];
     r.norm_high[i] = reinterpret_cast<const vec<T, 2> *>(norm_w + half)[pair];
@@ -109,6 +112,54 @@ __device__ void norm_and_rotate(const rope_params &p, head_pairs<T, PAIRS> &head
   }
 }
 
+/* RMSNorm of a head, without weights if r is NULL; entries past the head's last pair stay 0. The results have the bits
+ * of norm_and_rotate, as those of rotate_head do. */
+template <typename T, int PAIRS>
+__device__ void norm_head(const rope_params &p, head_pairs<T, PAIRS> &head, const rotation<T, PAIRS> *r)
+{
+  float squares = 0.0f;
+  for (int i = 0; i < PAIRS; i++) {
+    for (int j = 0; j < 2; j++) {
+      const float low = to_float(head.low[i].at[j]), high = to_float(head.high[i].at[j]);
+      squares += low * low + high * high;
+    }
+  }
+  const float factor = rsqrtf(warp_sum(squares) * p.per_element + p.eps);
+  for (int i = 0; i < PAIRS; i++) {
+    for (int j = 0; j < 2; j++) {
+      const float low = rounded<T>(to_float(head.low[i].at[j]) * factor);
+      const float high = rounded<T>(to_float(head.high[i].at[j]) * factor);
+      head.low[i].at[j] = from_float<T>(r ? low * to_float(r->norm_low[i].at[j]) : low);
+      head.high[i].at[j] = from_float<T>(r ? high * to_float(r->norm_high[i].at[j]) : high);
+    }
+  }
+}
+
+template <typename T, int PAIRS> __device__ void rotate_head(head_pairs<T, PAIRS> &head, const rotation<T, PAIRS> &r)
+{
+  for (int i = 0; i < PAIRS; i++) {
+    for (int j = 0; j < 2; j++) {
+      const float x = to_float(head.low[i].at[j]), y = to_float(head.high[i].at[j]);
+      head.low[i].at[j] = from_float<T>(x * r.cosine[i].at[j] - y * r.sine[i].at[j]);
+      head.high[i].at[j] = from_float<T>(y * r.cosine[i].at[j] + x * r.sine[i].at[j]);
+    }
+  }
+}
+
+/* Norms and rotation of a head with the operation's options. */
+template <typename T, int PAIRS>
+__device__ void process_with_options(const rope_params &p, head_pairs<T, PAIRS> &x, bool is_value, bool has_norm,
+                                     const rotation<T, PAIRS> &r)
+{
+  if (is_value) {
+    if (p.norms_values) norm_head<T, PAIRS>(p, x, nullptr);
+    return;
+  }
+  if (has_norm && !p.norms_follow) norm_head(p, x, &r);
+  if (p.rope) rotate_head(x, r);
+  if (has_norm && p.norms_follow) norm_head(p, x, &r);
+}
+
 /* Two neighbouring elements as codes: divided by the token's scale, or by the channels'. */
 __device__ __forceinline__ uint16_t encode_pair(const rope_params &p, float a, float b, float scale,
                                                 const float *channels, int32_t d)
@@ -154,8 +205,8 @@ __device__ void store_codes(const rope_params &p, const head_pairs<T, PAIRS> &x,
 }
 
 /* One warp per head; rope.h describes the data flow. Before the wait the kernel reads only data that no kernel of the
- * step writes: positions, KV slots, norm weights, cosines and sines. */
-template <typename T, int PAIRS, bool IN_8_BITS>
+ * step writes: positions, KV slots, norm weights, cosines and sines. OPTIONS: see has_no_options. */
+template <typename T, int PAIRS, bool IN_8_BITS, bool OPTIONS>
 __global__ void __launch_bounds__(ROPE_WARPS *WARP) rope_kernel(const rope_params p)
 {
   const int64_t row = blockIdx.x;
@@ -164,13 +215,19 @@ __global__ void __launch_bounds__(ROPE_WARPS *WARP) rope_kernel(const rope_param
   const T *norm_w = static_cast<const T *>(is_query ? p.q_norm_w : p.k_norm_w);
   let_next_kernel_start();
   const int64_t slot = p.kv_slots[row];
+  const float *angles = p.rope + static_cast<int64_t>(p.positions[row]) * p.head_dim;
   rotation<T, PAIRS> r;
-  if (!is_value) r = load_rotation<PAIRS>(p, norm_w, p.rope + static_cast<int64_t>(p.positions[row]) * p.head_dim);
+  if (!is_value) r = load_rotation<PAIRS, OPTIONS>(p, norm_w, OPTIONS && !p.rope ? nullptr : angles);
   wait_for_previous_kernel();
-  if (h >= p.n_q + 2 * p.n_kv || slot < 0) return; /* no such head; padding row */
-  T *head = static_cast<T *>(p.qkv) + row * p.qkv_stride + h * p.head_dim;
+  if (h >= (OPTIONS ? n_heads_of(p) : p.n_q + 2 * p.n_kv) || slot < 0) return; /* no such head; padding row */
+  /* without columns of values, the projected keys are the values: no warp changes them */
+  const int32_t column = OPTIONS && is_value && p.columns == YK_KV_COLUMNS_KEYS ? h - p.n_kv : h;
+  T *head = static_cast<T *>(p.qkv) + row * p.qkv_stride + column * p.head_dim;
   head_pairs<T, PAIRS> x = load_head<PAIRS>(p, head);
-  if (!is_value) norm_and_rotate(p, x, norm_w != nullptr, r);
+  if constexpr (OPTIONS)
+    process_with_options(p, x, is_value, norm_w != nullptr, r);
+  else if (!is_value)
+    norm_and_rotate(p, x, norm_w != nullptr, r);
   const int32_t kv_head = is_value ? h - p.n_q - p.n_kv : h - p.n_q;
   void *cache = is_value ? p.v_cache : p.k_cache;
   if (is_query)
@@ -181,11 +238,12 @@ __global__ void __launch_bounds__(ROPE_WARPS *WARP) rope_kernel(const rope_param
     store_head(p, x, cache_at<T>(p, cache, slot, kv_head));
 }
 
-template <typename T, int PAIRS> cudaError_t launch_rope(const rope_params &p, int32_t n_rows, cudaStream_t stream)
+template <typename T, int PAIRS, bool OPTIONS>
+cudaError_t launch_rope(const rope_params &p, int32_t n_rows, cudaStream_t stream)
 {
-  const int32_t n_heads = p.n_q + 2 * p.n_kv;
-  const dim3 grid(n_rows, (n_heads + ROPE_WARPS - 1) / ROPE_WARPS);
-  const auto kernel = p.format == YK_KV_ACT ? rope_kernel<T, PAIRS, false> : rope_kernel<T, PAIRS, true>;
+  const dim3 grid(n_rows, (n_heads_of(p) + ROPE_WARPS - 1) / ROPE_WARPS);
+  const auto kernel =
+      p.format == YK_KV_ACT ? rope_kernel<T, PAIRS, false, OPTIONS> : rope_kernel<T, PAIRS, true, OPTIONS>;
   return launch_with_max_shared_memory(kernel, grid, ROPE_WARPS * WARP, 0, stream, p);
 }
 
@@ -211,13 +269,18 @@ extern "C" cudaError_t yk_cuda_launch_qk_rope_kv(yk_dtype dtype, const yk_qk_rop
   p.qkv_stride = yk_head_layout_width(&args->heads);
   p.eps = args->norm_eps;
   p.per_element = 1.0f / static_cast<float>(p.head_dim);
+  p.norms_follow = args->norms_follow;
+  p.norms_values = args->norms_values;
+  p.columns = args->heads.kv_columns;
   const int32_t n_rows = args->batch->n_tokens;
-  if (n_rows == 0 || p.n_q + 2 * p.n_kv == 0) return cudaSuccess;
+  if (n_rows == 0 || n_heads_of(p) == 0) return cudaSuccess;
   return with_act_type(dtype, [&](auto type) {
     using T = decltype(type);
     if (rope_many_takes(p, n_rows)) return launch_rope_many<T>(p, n_rows, stream);
     constexpr int FEW = 1, MOST = pairs_of_lane(YK_CUDA_MAX_HEAD_DIM);
-    return pairs_of_lane(p.head_dim) <= FEW ? launch_rope<T, FEW>(p, n_rows, stream)
-                                            : launch_rope<T, MOST>(p, n_rows, stream);
+    const bool is_few = pairs_of_lane(p.head_dim) <= FEW;
+    if (has_no_options(p))
+      return is_few ? launch_rope<T, FEW, false>(p, n_rows, stream) : launch_rope<T, MOST, false>(p, n_rows, stream);
+    return is_few ? launch_rope<T, FEW, true>(p, n_rows, stream) : launch_rope<T, MOST, true>(p, n_rows, stream);
   });
 }

@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(MANY_MOST_WARPS *yk_cuda::WARP)
 
 inline bool rope_many_takes(const rope_params &p, int32_t n_rows)
 {
-  return n_rows > MANY_ROWS && (p.head_dim == 128 || p.head_dim == 256) && p.format == YK_KV_ACT &&
+  return has_no_options(p) && n_rows > MANY_ROWS && (p.head_dim == 128 || p.head_dim == 256) && p.format == YK_KV_ACT &&
          (p.q_norm_w != nullptr) == (p.k_norm_w != nullptr);
 }
 
