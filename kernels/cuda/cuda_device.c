@@ -28,8 +28,10 @@
 #include "kernels/cuda/moe/scratch.h"
 #include "kernels/cuda/quantize/quantize.h"
 #include "kernels/cuda/rows/embed.h"
+#include "kernels/cuda/rows/layer_inputs.h"
 #include "kernels/cuda/rows/norm.h"
 #include "kernels/cuda/rows/rope.h"
+#include "kernels/cuda/rows/row_norms.h"
 #include "kernels/cuda/sampling/cap_logits.h"
 #include "kernels/cuda/sampling/sampler.h"
 #include "kernels/cuda/w8a8/grouped.h"
@@ -75,7 +77,7 @@ static yk_status add_norm(yk_device *dev, const yk_add_norm_args *args, yk_err *
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   yk_add_norm_args own = *args;
   YK_TRY(check_hidden(cuda, args->hidden, err));
-  if (own.combine && !own.combine->weights) {
+  if (own.combine && (!own.combine->weights || own.result_w || own.gain != 0)) { /* their kernels do not combine */
     YK_TRY(yk_cuda_combine(dev, own.combine, err));
     own.combine = NULL;
   }
@@ -127,6 +129,34 @@ static yk_status gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   YK_TRY(yk_cuda_enter(cuda, err));
   return yk_cuda_check(cuda, yk_cuda_launch_gather_rows(args, cuda->stream), "gather_rows", err);
+}
+
+static yk_status row_squares(yk_device *dev, const yk_row_norms_args *args, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_cuda_enter(cuda, err));
+  return yk_cuda_check(cuda, yk_cuda_launch_row_squares(dev->dtype, args, cuda->stream), "row_squares", err);
+}
+
+static yk_status row_norms(yk_device *dev, const yk_row_norms_args *args, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_cuda_enter(cuda, err));
+  return yk_cuda_check(cuda, yk_cuda_launch_row_norms(dev->dtype, args, cuda->stream), "row_norms", err);
+}
+
+static yk_status layer_inputs(yk_device *dev, const yk_layer_inputs_args *args, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_cuda_enter(cuda, err));
+  return yk_cuda_check(cuda, yk_cuda_launch_layer_inputs(dev->dtype, args, cuda->stream), "layer_inputs", err);
+}
+
+static yk_status multiply(yk_device *dev, const yk_multiply_args *args, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_cuda_enter(cuda, err));
+  return yk_cuda_check(cuda, yk_cuda_launch_multiply(dev->dtype, args, cuda->stream), "multiply", err);
 }
 
 static yk_status cap_logits(yk_device *dev, const yk_cap_logits_args *args, yk_err *err)
@@ -208,7 +238,11 @@ static const yk_device_ops *device_ops(void)
       .latent_scratch_bytes = yk_cuda_latent_scratch_bytes,
       .gated_delta = gated_delta,
       .mamba = mamba,
+      .row_squares = row_squares,
+      .row_norms = row_norms,
       .gather_rows = gather_rows,
+      .layer_inputs = layer_inputs,
+      .multiply = multiply,
       .cap_logits = cap_logits,
       .sample = yk_cuda_sample,
       .best_logits = yk_cuda_best_logits,

@@ -63,8 +63,10 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
     reduce_row<T, N, G, NORMS>(
         b, group, row, held, sum, [&](int r) { return b.slot(a.first, a.rank, r) + k * a.row_packets; },
         [](int, uint4) {});
-    b.stopped =
-        finish_row<T, G, NORMS>(a, group, row, sum, G::HOLDS, held.residual, weights, scratch, parity, b.stopped);
+    if constexpr (NORMS == norms::BOTH)
+      b.stopped = finish_row<T>(a, group, row, sum, G::HOLDS, held.residual, weights, scratch, parity, b.stopped);
+    else
+      b.stopped = norm_row<T, G, NORMS>(a, group, row, sum, weights, scratch[parity], b.stopped);
     parity ^= 1;
   });
 }
@@ -153,8 +155,10 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
             if (j < a.n_ranks) yk_ptx::store_relaxed_sys16(to[j] + at, packet);
           }
         });
-    b.stopped =
-        finish_row<T, G, NORMS>(a, group, row, sum, G::HOLDS, held.residual, weights, scratch, parity, b.stopped);
+    if constexpr (NORMS == norms::BOTH)
+      b.stopped = finish_row<T>(a, group, row, sum, G::HOLDS, held.residual, weights, scratch, parity, b.stopped);
+    else
+      b.stopped = norm_row<T, G, NORMS>(a, group, row, sum, weights, scratch[parity], b.stopped);
     parity ^= 1;
   });
   group.for_items(n_mine, [&](int k) {
@@ -163,8 +167,10 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
       if (row >= a.n_rows) continue;
       uint4 sum[V];
       receive_row<G, NORMS>(b, group, row, k, peer, result_timeout_ns, sum);
-      b.stopped =
-          finish_row<T, G, NORMS>(a, group, row, sum, false, held.residual, weights, scratch, parity, b.stopped);
+      if constexpr (NORMS == norms::BOTH)
+        b.stopped = finish_row<T>(a, group, row, sum, false, held.residual, weights, scratch, parity, b.stopped);
+      else
+        b.stopped = norm_row<T, G, NORMS>(a, group, row, sum, weights, scratch[parity], b.stopped);
       parity ^= 1;
     }
   });

@@ -353,15 +353,16 @@ __device__ __forceinline__ void add_normed_row(const launch_args &a, const G &gr
   }
 }
 
-/* What follows the sum x of a row: its own norm with the residual add, if it has one, then the norm of the residual.
+/* What follows the sum x of a row with norms::BOTH: its own norm with the residual add, if it has one, then the norm of the residual.
  * held: the thread's packets of the residual so far, if is_held; else these are in memory. scratch: with a norm of the
  * sum a row has two barriers, between which the two are used in turn; else parity chooses. Returns as norm_row. */
-template <typename T, typename G, norms NORMS>
+template <typename T, typename G>
 __device__ __forceinline__ bool finish_row(const launch_args &a, const G &group, int row, uint4 (&x)[G::V],
                                            bool is_held, const uint4 (&held)[G::V], const uint4 (&weights)[G::V],
                                            float (&scratch)[2][32], int parity, bool stopped)
 {
-  if (!norms_sum<NORMS>(a)) return norm_row<T, G, NORMS>(a, group, row, x, weights, scratch[parity], stopped);
+  if (!norms_sum<norms::BOTH>(a))
+    return norm_row<T, G, norms::BOTH>(a, group, row, x, weights, scratch[parity], stopped);
   uint4 residual[G::V];
   if (is_held) {
 #pragma unroll
@@ -371,7 +372,7 @@ __device__ __forceinline__ bool finish_row(const launch_args &a, const G &group,
                residual);
   }
   add_normed_row<T>(a, group, row, residual, x, scratch[0], stopped);
-  return norm_row<T, G, NORMS>(a, group, row, x, weights, scratch[1], stopped);
+  return norm_row<T, G, norms::BOTH>(a, group, row, x, weights, scratch[1], stopped);
 }
 
 } // namespace yk_p2p_kernels

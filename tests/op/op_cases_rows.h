@@ -337,6 +337,143 @@ static inline void check_layer_inputs(const op_target *target)
   }
 }
 
+/* Two ranks' parts of the same rows: 6 query heads, of which two read a KV head; both ranks hold KV head 1. */
+typedef struct row_norms_case {
+  int32_t rows, head_dim;
+  op_array q_w, k_w;   /* of all heads */
+  double *q, *k;       /* [rows, heads, head_dim] of all heads */
+  op_array qkv[2];     /* of each rank */
+  int32_t *squares[2]; /* device */
+} row_norms_case;
+
+enum { ROW_NORMS_Q = 6, ROW_NORMS_KV = 3, ROW_NORMS_OWN_Q = 3, ROW_NORMS_OWN_KV = 2 };
+
+static inline yk_row_norms_args row_norms_args_of(row_norms_case *c, int rank, const yk_head_layout *heads)
+{
+  const size_t head_bytes = (size_t)c->head_dim * yk_dtype_bytes(c->q_w.dtype);
+  return (yk_row_norms_args){.qkv = c->qkv[rank].dev,
+                             .heads = heads,
+                             .first_counted = rank,
+                             .n_counted = ROW_NORMS_OWN_KV - rank,
+                             .n_tokens = c->rows,
+                             .rank = rank,
+                             .n_ranks = 2,
+                             .squares = c->squares[rank],
+                             .q_w = (char *)c->q_w.dev + (size_t)(rank * ROW_NORMS_OWN_Q) * head_bytes,
+                             .k_w = (char *)c->k_w.dev + (size_t)rank * head_bytes,
+                             .q_size = (int64_t)ROW_NORMS_Q * c->head_dim,
+                             .k_size = (int64_t)ROW_NORMS_KV * c->head_dim,
+                             .eps = 1e-3f};
+}
+
+static inline row_norms_case row_norms_case_new(yk_device *dev, int32_t rows, int32_t head_dim)
+{
+  row_norms_case c = {.rows = rows, .head_dim = head_dim};
+  op_random random = {.seed = 21};
+  const size_t n = (size_t)head_dim, width = (ROW_NORMS_OWN_Q + 2 * ROW_NORMS_OWN_KV) * n;
+  op_array q = op_array_random(dev, dev->dtype, (size_t)rows * ROW_NORMS_Q * n, 0.05, &random);
+  op_array k = op_array_random(dev, dev->dtype, (size_t)rows * ROW_NORMS_KV * n, 0.05, &random);
+  c.q_w = op_array_random(dev, dev->dtype, ROW_NORMS_Q * n, 1.5, &random);
+  c.k_w = op_array_random(dev, dev->dtype, ROW_NORMS_KV * n, 1.5, &random);
+  for (int rank = 0; rank < 2; rank++) {
+    c.qkv[rank] = op_array_random(dev, dev->dtype, (size_t)rows * width, 1.0, &random);
+    for (size_t row = 0; row < (size_t)rows; row++) {
+      double *to = c.qkv[rank].values + row * width;
+      memcpy(to, q.values + (row * ROW_NORMS_Q + (size_t)(rank * ROW_NORMS_OWN_Q)) * n,
+             ROW_NORMS_OWN_Q * n * sizeof *to);
+      memcpy(to + ROW_NORMS_OWN_Q * n, k.values + (row * ROW_NORMS_KV + (size_t)rank) * n,
+             ROW_NORMS_OWN_KV * n * sizeof *to);
+    }
+    op_array_send(dev, &c.qkv[rank]);
+    op_ok(dev->ops->alloc(dev, (size_t)rows * 4 * sizeof(int32_t), (void **)&c.squares[rank], &err));
+  }
+  c.q = calloc(q.n, sizeof *c.q);
+  c.k = calloc(k.n, sizeof *c.k);
+  memcpy(c.q, q.values, q.n * sizeof *c.q);
+  memcpy(c.k, k.values, k.n * sizeof *c.k);
+  op_array_free(dev, &q);
+  op_array_free(dev, &k);
+  return c;
+}
+
+/* Both ranks' squares, and their maximum on both, as the ranks' all-reduce makes it. heads: of each rank. */
+static inline void exchange_squares(yk_device *dev, row_norms_case *c, const yk_head_layout *heads)
+{
+  const size_t n = (size_t)c->rows * 4, n_bytes = n * sizeof(int32_t);
+  int32_t *squares[2];
+  for (int rank = 0; rank < 2; rank++) {
+    const yk_row_norms_args args = row_norms_args_of(c, rank, &heads[rank]);
+    squares[rank] = malloc(n_bytes);
+    assert_non_null(squares[rank]);
+    op_ok(dev->ops->row_squares(dev, &args, &err));
+    op_ok(dev->ops->download(dev, squares[rank], c->squares[rank], n_bytes, &err));
+  }
+  for (size_t i = 0; i < n; i++) {
+    const bool is_of_1 = i >= (size_t)c->rows * 2;
+    assert_true(squares[is_of_1][i] > 0 && squares[!is_of_1][i] == 0);
+    squares[0][i] = squares[is_of_1][i];
+  }
+  for (int rank = 0; rank < 2; rank++) op_ok(dev->ops->upload(dev, c->squares[rank], squares[0], n_bytes, &err));
+  free(squares[0]);
+  free(squares[1]);
+}
+
+/* Expected rows of a rank; values as the device has them, since they must not change. */
+static inline void expect_row_norms(const row_norms_case *c, int rank, double *expected)
+{
+  const int32_t n = c->head_dim, width = (ROW_NORMS_OWN_Q + 2 * ROW_NORMS_OWN_KV) * n;
+  double *normed = calloc((size_t)(ROW_NORMS_Q * n), sizeof *normed);
+  assert_non_null(normed);
+  memcpy(expected, c->qkv[rank].values, c->qkv[rank].n * sizeof *expected);
+  for (int32_t row = 0; row < c->rows; row++) {
+    double *to = expected + row * width;
+    op_ref_rms_norm(c->q_w.dtype, normed, c->q + row * ROW_NORMS_Q * n, c->q_w.values, ROW_NORMS_Q * n, (double)1e-3f,
+                    OP_RIGHT);
+    memcpy(to, normed + rank * ROW_NORMS_OWN_Q * n, (size_t)(ROW_NORMS_OWN_Q * n) * sizeof *to);
+    op_ref_rms_norm(c->q_w.dtype, normed, c->k + row * ROW_NORMS_KV * n, c->k_w.values, ROW_NORMS_KV * n, (double)1e-3f,
+                    OP_RIGHT);
+    memcpy(to + ROW_NORMS_OWN_Q * n, normed + rank * n, (size_t)(ROW_NORMS_OWN_KV * n) * sizeof *to);
+  }
+  free(normed);
+}
+
+/* On devices with row_norms: heads whose rows are whole vectors of 16 bytes, and others. */
+static inline void check_row_norms(const op_target *target)
+{
+  static const int32_t head_dims[] = {20, 16, 128};
+  for (size_t d = 0; each_case(d, d < op_n_dtypes(target)); d++)
+    for (size_t h = 0; each_case(h, h < sizeof head_dims / sizeof *head_dims); h++) {
+      yk_device *dev = op_device_new(target, op_dtypes[d], 3, 16);
+      row_norms_case c = row_norms_case_new(dev, 5, head_dims[h]);
+      const yk_head_layout heads[2] = {{.n_q_heads = 3, .n_kv_heads = 2, .head_dim = c.head_dim, .q_per_kv = 2},
+                                       {.n_q_heads = 3,
+                                        .n_kv_heads = 2,
+                                        .head_dim = c.head_dim,
+                                        .q_per_kv = 2,
+                                        .q_head_first = 3,
+                                        .kv_head_first = 1}};
+      exchange_squares(dev, &c, heads);
+      for (int rank = 0; rank < 2; rank++) {
+        const yk_row_norms_args args = row_norms_args_of(&c, rank, &heads[rank]);
+        double *expected = calloc(c.qkv[rank].n, sizeof *expected);
+        assert_non_null(expected);
+        expect_row_norms(&c, rank, expected);
+        op_ok(dev->ops->row_norms(dev, &args, &err));
+        op_array_fetch(dev, &c.qkv[rank]);
+        expect_below(target, "row_norms", op_dtypes[d], c.rows, c.head_dim,
+                     op_error(c.qkv[rank].values, expected, c.qkv[rank].n), norm_tolerance(op_dtypes[d]));
+        free(expected);
+        dev->ops->free(dev, c.squares[rank]);
+        op_array_free(dev, &c.qkv[rank]);
+      }
+      free(c.q);
+      free(c.k);
+      op_array_free(dev, &c.q_w);
+      op_array_free(dev, &c.k_w);
+      dev->ops->destroy(dev);
+    }
+}
+
 /* On devices with logit_caps: columns after the first n, and infinite logits, remain unchanged. */
 static inline void check_logit_cap(const op_target *target)
 {

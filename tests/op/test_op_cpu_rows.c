@@ -23,6 +23,12 @@ static void test_gains_and_caps(void **state)
   for_each_cpu_target(check_layer_inputs);
 }
 
+static void test_row_norms(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_row_norms);
+}
+
 static void test_planted_faults_are_seen(void **state)
 {
   (void)state;
@@ -52,6 +58,7 @@ int main(void)
       cmocka_unit_test(test_memory),
       cmocka_unit_test(test_rows),
       cmocka_unit_test(test_gains_and_caps),
+      cmocka_unit_test(test_row_norms),
       cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_bad_limits_are_refused),
   };

@@ -53,6 +53,18 @@ static void test_logit_caps(void **state)
   check_logit_cap(&cuda_target);
 }
 
+static void test_row_norms(void **state)
+{
+  (void)state;
+  check_row_norms(&cuda_target);
+}
+
+static void test_layer_inputs(void **state)
+{
+  (void)state;
+  check_layer_inputs(&cuda_target);
+}
+
 static void test_few_rows(void **state)
 {
   (void)state;
@@ -143,12 +155,18 @@ int main(void)
       cmocka_unit_test(test_rows),
       cmocka_unit_test(test_norms_of_sums_and_gains),
       cmocka_unit_test(test_logit_caps),
+      cmocka_unit_test(test_row_norms),
+      cmocka_unit_test(test_layer_inputs),
       cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_wrong_arguments_are_refused),
       cmocka_unit_test(test_gpus_describe_themselves),
       cmocka_unit_test(test_uploads_may_outrun_the_copy),
   };
-  const struct CMUnitTest small[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_few_rows),
-                                     cmocka_unit_test(test_norms_of_sums_and_gains), cmocka_unit_test(test_logit_caps)};
+  const struct CMUnitTest small[] = {cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_few_rows),
+                                     cmocka_unit_test(test_norms_of_sums_and_gains),
+                                     cmocka_unit_test(test_logit_caps),
+                                     cmocka_unit_test(test_row_norms),
+                                     cmocka_unit_test(test_layer_inputs)};
   return gpu_is_small() ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,10 +36,10 @@ constexpr int VECTORS = 512; /* most vectors of a row that stays in registers: o
  * that the kernel computes as a combination of experts. */
 enum class norm_of { ROWS, SUMS, COMBINATION };
 
-/* Adds the partials in order to sum, for vector i of the thread block's row of n vectors. choices: the row's choices of
- * experts, for a COMBINATION. */
+/* Adds the partials in order to sum, for vector i of the thread block's row, which is vector `at` of all rows. choices:
+ * the row's choices of experts, for a COMBINATION. */
 template <typename T, int N, norm_of OF, typename CHOICES>
-__device__ __forceinline__ void sum_partials(const norm_params &p, int32_t n, int32_t i, const CHOICES &choices,
+__device__ __forceinline__ void sum_partials(const norm_params &p, int64_t at, int32_t i, const CHOICES &choices,
                                              float (&sum)[N])
 {
   using V = vec<T, N>;
@@ -49,13 +49,13 @@ __device__ __forceinline__ void sum_partials(const norm_params &p, int32_t n, in
     if (OF == norm_of::COMBINATION && part == 0)
       v = combine_vector<T, N>(p.combine, blockIdx.x, i, choices);
     else
-      v = static_cast<const V *>(p.partials[part])[static_cast<int64_t>(blockIdx.x) * n + i];
+      v = static_cast<const V *>(p.partials[part])[at];
     for (int j = 0; j < N; j++) sum[j] += to_float(v.at[j]);
   }
 }
 
-/* residual + alpha * (partials, added in order) for a vector as in sum_partials. The result is rounded, stored to the
- * residual and returned. */
+/* residual + alpha * (partials, added in order) for vector i of the thread block's row of n vectors. The result is
+ * rounded, stored to the residual and returned. */
 template <typename T, int N, norm_of OF, typename CHOICES>
 __device__ __forceinline__ vec<T, N> add_partials(const norm_params &p, int32_t n, int32_t i, const CHOICES &choices)
 {
@@ -63,7 +63,7 @@ __device__ __forceinline__ vec<T, N> add_partials(const norm_params &p, int32_t 
   const int64_t at = static_cast<int64_t>(blockIdx.x) * n + i;
   float sum[N] = {};
   V r = static_cast<V *>(p.residual)[at];
-  sum_partials<T, N, OF>(p, n, i, choices, sum);
+  sum_partials<T, N, OF>(p, at, i, choices, sum);
   for (int j = 0; j < N; j++) r.at[j] = from_float<T>(to_float(r.at[j]) + p.alpha * sum[j]);
   static_cast<V *>(p.residual)[at] = r;
   return r;
@@ -160,9 +160,21 @@ __global__ void __launch_bounds__(MOST_ROW_THREADS) norm_kernel(const __grid_con
   }
 }
 
+/* Vector i of a row's residual in global memory becomes (residual + alpha * x) * gain, rounded; returned. */
+template <typename T, int N>
+__device__ __forceinline__ vec<T, N> add_with_gain(const norm_params &p, vec<T, N> *residual, int32_t i,
+                                                   const float (&x)[N])
+{
+  vec<T, N> r = residual[i];
+#pragma unroll
+  for (int j = 0; j < N; j++) r.at[j] = from_float<T>((to_float(r.at[j]) + p.alpha * x[j]) * p.gain);
+  residual[i] = r;
+  return r;
+}
+
 /* add_norm with a norm of the sum, if p.result_w is not NULL, and with a gain. The row in shared memory is first the
- * sum, rounded, then the new residual. */
-template <typename T, int N, norm_of OF>
+ * sum, rounded, then the new residual; a thread reads only vectors of the row that it wrote itself. */
+template <typename T, int N>
 __global__ void __launch_bounds__(MOST_ROW_THREADS) result_norm_kernel(const __grid_constant__ norm_params p)
 {
   using V = vec<T, N>;
@@ -171,58 +183,59 @@ __global__ void __launch_bounds__(MOST_ROW_THREADS) result_norm_kernel(const __g
   V *row = reinterpret_cast<V *>(row_bytes);
   const V *weights = static_cast<const V *>(p.w), *result_weights = static_cast<const V *>(p.result_w);
   const int32_t n = p.hidden / N, own = threadIdx.x;
-  V *y = static_cast<V *>(p.y) + static_cast<int64_t>(blockIdx.x) * n;
-  V *residual = static_cast<V *>(p.residual) + static_cast<int64_t>(blockIdx.x) * n;
-  float squares = 0.0f, result_squares = 0.0f;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * n;
+  V *y = static_cast<V *>(p.y) + first, *residual = static_cast<V *>(p.residual) + first;
+  float squares = 0.0f;
   V own_weights = {}, own_result_weights = {};
   if (weights && own < n) own_weights = weights[own];
   if (result_weights && own < n) own_result_weights = result_weights[own];
   let_next_kernel_start();
   wait_for_previous_kernel();
-  const auto add = [&](int32_t i, const float(&x)[N]) {
-    V r = residual[i];
-    for (int j = 0; j < N; j++) r.at[j] = from_float<T>((to_float(r.at[j]) + p.alpha * x[j]) * p.gain);
-    add_squares(r, squares);
-    residual[i] = row[i] = r;
-  };
   for (int32_t i = own; i < n; i += blockDim.x) {
     float sum[N] = {};
-    sum_partials<T, N, OF>(p, n, i, choices_in_memory<false>{p.combine, blockIdx.x}, sum);
+    sum_partials<T, N, norm_of::SUMS>(p, first + i, i, choices_in_memory<false>{p.combine, blockIdx.x}, sum);
+    V v;
     if (result_weights) {
-      V v;
+#pragma unroll
       for (int j = 0; j < N; j++) v.at[j] = from_float<T>(sum[j]);
-      add_squares(v, result_squares);
-      row[i] = v;
     } else {
-      add(i, sum);
+      v = add_with_gain<T, N>(p, residual, i, sum);
     }
+    add_squares(v, squares);
+    row[i] = v;
   }
   if (result_weights) {
-    const float factor = factor_of(p, result_squares, sums);
-    for (int32_t i = own; i < n; i += blockDim.x) { /* a thread reads only vectors of `row` that it wrote itself */
-      const V v = scaled(row[i], factor, i == own ? own_result_weights : result_weights[i]);
+    const float factor = factor_of(p, squares, sums);
+    squares = 0.0f;
+    for (int32_t i = own; i < n; i += blockDim.x) {
+      const V v = row[i], w = i == own ? own_result_weights : result_weights[i], normed = scaled(v, factor, w);
       float x[N];
-      for (int j = 0; j < N; j++) x[j] = to_float(v.at[j]);
-      add(i, x);
+#pragma unroll
+      for (int j = 0; j < N; j++) x[j] = to_float(normed.at[j]);
+      const V r = add_with_gain<T, N>(p, residual, i, x);
+      add_squares(r, squares);
+      row[i] = r;
     }
     __syncthreads(); /* every thread has read sums */
   }
   if (!weights) return;
   const float factor = factor_of(p, squares, sums);
-  for (int32_t i = own; i < n; i += blockDim.x) y[i] = scaled(row[i], factor, i == own ? own_weights : weights[i]);
+  for (int32_t i = own; i < n; i += blockDim.x) {
+    const V v = row[i], w = i == own ? own_weights : weights[i];
+    y[i] = scaled(v, factor, w);
+  }
 }
 
-template <norm_of OF>
 cudaError_t launch_result_norm(yk_dtype dtype, const norm_params &p, int32_t n_rows, bool is_wide, cudaStream_t stream)
 {
   if (n_rows == 0 || p.hidden == 0) return cudaSuccess;
   return with_act_type(dtype, [&](auto type) {
     using T = decltype(type);
     const size_t row_bytes = p.hidden * sizeof(T);
-    return is_wide ? launch_with_max_shared_memory(result_norm_kernel<T, WIDE, OF>, n_rows,
-                                                   row_threads(p.hidden / WIDE), row_bytes, stream, p)
-                   : launch_with_max_shared_memory(result_norm_kernel<T, 1, OF>, n_rows, row_threads(p.hidden),
-                                                   row_bytes, stream, p);
+    return is_wide ? launch_with_max_shared_memory(result_norm_kernel<T, WIDE>, n_rows, row_threads(p.hidden / WIDE),
+                                                   row_bytes, stream, p)
+                   : launch_with_max_shared_memory(result_norm_kernel<T, 1>, n_rows, row_threads(p.hidden), row_bytes,
+                                                   stream, p);
   });
 }
 
@@ -272,15 +285,13 @@ extern "C" cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm
     p.partials[i] = args->partials[i];
     is_wide = is_wide && is_aligned(p.partials[i], 16);
   }
-  p.result_w = args->result_w;
-  p.gain = args->gain == 0.0f ? 1.0f : args->gain;
-  is_wide = is_wide && is_aligned(p.result_w, 16);
-  const bool is_plain = !args->result_w && args->gain == 0.0f;
-  if (!args->combine)
-    return is_plain ? launch_norm<norm_of::SUMS>(dtype, p, args->n_rows, is_wide, stream)
-                    : launch_result_norm<norm_of::SUMS>(dtype, p, args->n_rows, is_wide, stream);
+  if (args->result_w || args->gain != 0.0f) {
+    p.result_w = args->result_w;
+    p.gain = args->gain == 0.0f ? 1.0f : args->gain;
+    return launch_result_norm(dtype, p, args->n_rows, is_wide && is_aligned(p.result_w, 16), stream);
+  }
+  if (!args->combine) return launch_norm<norm_of::SUMS>(dtype, p, args->n_rows, is_wide, stream);
   p.combine = *args->combine;
   is_wide = is_wide && is_aligned(p.combine.slots, 16) && is_aligned(p.combine.shared, 16);
-  return is_plain ? launch_norm<norm_of::COMBINATION>(dtype, p, args->n_rows, is_wide, stream)
-                  : launch_result_norm<norm_of::COMBINATION>(dtype, p, args->n_rows, is_wide, stream);
+  return launch_norm<norm_of::COMBINATION>(dtype, p, args->n_rows, is_wide, stream);
 }

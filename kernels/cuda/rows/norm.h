@@ -23,8 +23,8 @@
 extern "C" {
 #endif
 
-/* add_norm and rms_norm of kernels/device.h, with act of dtype; hidden: at most YK_CUDA_MAX_HIDDEN. Errors: those of
- * the launch. */
+/* add_norm and rms_norm of kernels/device.h, with act of dtype; hidden: at most YK_CUDA_MAX_HIDDEN; with result_w or a
+ * gain, combine is NULL. Errors: those of the launch. */
 cudaError_t yk_cuda_launch_add_norm(yk_dtype dtype, const yk_add_norm_args *args, cudaStream_t stream);
 cudaError_t yk_cuda_launch_rms_norm(yk_dtype dtype, const yk_rms_norm_args *args, cudaStream_t stream);
 
