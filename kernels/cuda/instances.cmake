@@ -66,9 +66,11 @@ foreach(act ${activations})
     yoke_instance(yoke_instances ${attention}/prefill_mma_sync_instances.cuh ${name} ${types})
     yoke_instance(yoke_instances ${attention}/flash_decoding_instances.cuh ${name} ${types})
   endforeach()
+  yoke_instance(yoke_instances ${attention}/flash_decoding_instances.cuh ${act}_of_512 ${element_${act}}
+                YK_HEADS_OF_512)
 endforeach()
 foreach(codes INT8 FP8)
-  foreach(heads TO_128 OF_256)
+  foreach(heads TO_128 OF_256 OF_512)
     string(TOLOWER ${codes}_${heads} name)
     yoke_instance(yoke_instances ${attention}/flash_decoding_instances.cuh ${name} yk_attn::codes<YK_KV_${codes}>
                   YK_HEADS_${heads})

@@ -213,8 +213,9 @@ __device__ __forceinline__ void load_weights(const launch_args &a, const G &grou
 }
 
 /* Waits for a row of every other rank, reduces it and writes the result to sum, and to residual unless the sum has a
- * norm itself. held: the row, if the thread HOLDS it; else the row is read from memory. from_of(r): the slots of rank r's row, which are emptied. also(at,
- * packet) is called with every packet of the result and its index in the row, and may change the packet. */
+ * norm itself. held: the row, if the thread HOLDS it; else the row is read from memory. from_of(r): the slots of rank
+ * r's row, which are emptied. also(at, packet) is called with every packet of the result and its index in the row, and
+ * may change the packet. */
 template <typename T, int N, typename G, norms NORMS, typename F, typename A>
 __device__ __forceinline__ void reduce_row(block_view &b, const G &group, int row, const row_so_far<G::V> &held,
                                            uint4 (&sum)[G::V], F from_of, A also)
@@ -353,8 +354,8 @@ __device__ __forceinline__ void add_normed_row(const launch_args &a, const G &gr
   }
 }
 
-/* What follows the sum x of a row with norms::BOTH: its own norm with the residual add, if it has one, then the norm of the residual.
- * held: the thread's packets of the residual so far, if is_held; else these are in memory. scratch: with a norm of the
+/* The steps behind the sum x of a row with norms::BOTH: its own norm with the residual add, if it has one, then the norm
+ * of the residual. held: the thread's packets of the residual so far, if is_held; else these are in memory. scratch: with a norm of the
  * sum a row has two barriers, between which the two are used in turn; else parity chooses. Returns as norm_row. */
 template <typename T, typename G>
 __device__ __forceinline__ bool finish_row(const launch_args &a, const G &group, int row, uint4 (&x)[G::V],

@@ -18,12 +18,14 @@ static void check_scene(yk_dtype dtype, const scene_shape *shape, uint32_t seed)
              shape->heads.head_dim, rope, attention);
 }
 
-/* More query heads per KV head than fit a tile of eight, and gates. */
+/* More query heads per KV head than fit a tile of eight, gates, and heads of 512. */
 static const scene_shape crowded_scenes[] = {
     {{20, 1, 64, 20, 0, 0, false, YK_KV_COLUMNS_BOTH}, 3, {{70, 1}, {0, 18}, {99, 3}}, 0, .qk_norm = false},
     {{32, 2, 128, 16, 0, 0, false, YK_KV_COLUMNS_BOTH}, 2, {{120, 1}, {5, 30}}, 50, .qk_norm = true},
     {{32, 2, 256, 16, 0, 0, true, YK_KV_COLUMNS_BOTH}, 4, {{120, 1}, {5, 12}, {90, 1}, {99, 17}}, 70, .qk_norm = true},
     {{24, 4, 256, 6, 0, 0, true, YK_KV_COLUMNS_BOTH}, 4, {{155, 1}, {85, 30}, {14, 1}, {15, 2}}, 0, .qk_norm = true},
+    {{16, 2, 512, 8, 0, 0, false, YK_KV_COLUMNS_BOTH}, 4, {{120, 1}, {5, 12}, {90, 1}, {99, 17}}, 70, .qk_norm = 3},
+    {{20, 1, 512, 20, 0, 0, true, YK_KV_COLUMNS_BOTH}, 4, {{155, 1}, {85, 30}, {14, 1}, {15, 2}}, 0, .qk_norm = 1},
 };
 enum { N_CROWDED = sizeof crowded_scenes / sizeof *crowded_scenes };
 
@@ -36,6 +38,7 @@ static const scene_shape long_scenes[] = {
      50,
      .qk_norm = false},
     {{5, 2, 256, 4, 2, 0, true, YK_KV_COLUMNS_BOTH}, 4, {{0, 140}, {10, 77}, {1, 1}, {0, 110}}, 0, .qk_norm = true},
+    {{5, 2, 512, 4, 2, 0, false, YK_KV_COLUMNS_BOTH}, 4, {{0, 140}, {10, 77}, {1, 1}, {0, 110}}, 0, .qk_norm = 1},
 };
 enum { N_LONG = sizeof long_scenes / sizeof *long_scenes };
 
@@ -161,10 +164,10 @@ static void test_many_rows_rotate_as_few(void **state)
 
 static void random_scene(op_random *random, scene_shape *shape)
 {
-  static const int32_t head_dims[] = {16, 20, 32, 64, 80, 96, 128, 256};
+  static const int32_t head_dims[] = {16, 20, 32, 64, 80, 96, 128, 256, 512, 320};
   yk_head_layout *heads = &shape->heads;
   *shape = (scene_shape){.n_seqs = (int)op_between(random, 1, SCENE_MAX_SEQS), .qk_norm = op_uniform(random) < 0.5};
-  heads->head_dim = head_dims[op_between(random, 0, 7)];
+  heads->head_dim = head_dims[op_between(random, 0, 9)];
   heads->q_per_kv = (int32_t)op_between(random, 1, 8);
   heads->q_head_first = (int32_t)op_between(random, 0, 7);
   heads->n_q_heads = (int32_t)op_between(random, 1, 9);
@@ -198,14 +201,14 @@ static void test_random_scenes(void **state)
 static void test_few_scenes(void **state)
 {
   (void)state;
-  static const int32_t head_dims[] = {64, 80, 96, 128, 256, 20};
-  for (uint32_t i = 0; i < 24; i++) {
+  static const int32_t head_dims[] = {64, 80, 96, 128, 256, 512, 20};
+  for (uint32_t i = 0; i < 28; i++) {
     op_random random = {.seed = 9000 + i};
     scene_shape shape;
     random_scene(&random, &shape);
-    shape.heads.head_dim = head_dims[i % 6];
-    for (int q = 0; i >= 12 && q < shape.n_seqs; q++) shape.seqs[q].rows = 1;
-    check_scene(gpu_dtypes[i / 6 % 2], &shape, 70 + i);
+    shape.heads.head_dim = head_dims[i % 7];
+    for (int q = 0; i >= 14 && q < shape.n_seqs; q++) shape.seqs[q].rows = 1;
+    check_scene(gpu_dtypes[i / 7 % 2], &shape, 70 + i);
   }
   for (uint32_t i = 0; i < N_CROWDED; i++) check_scene(gpu_dtypes[i % 2], &crowded_scenes[i], 60 + i);
 }

@@ -9,6 +9,8 @@
 #include "kernels/cuda/attention/params.cuh"
 #include "kernels/cuda/attention/prefill_mma_sync.cuh"
 #include "kernels/cuda/attention/prefill_wgmma.cuh"
+#include "kernels/cuda/attention/prefill_wide.cuh"
+#include "kernels/cuda/common/limits.h"
 
 using namespace yk_attn;
 
@@ -104,8 +106,11 @@ static cudaError_t launch_prefill(const yk_cuda_attention &attn, const params &c
     p.k = p.k_staging;
     p.v = p.v_staging;
   }
-  return attn.encode_tensor_map ? launch_prefill_wgmma<T, HD>(attn, p, stream)
-                                : launch_prefill_mma_sync<T, HD>(attn, p, stream);
+  if constexpr (HD == 512)
+    return launch_prefill_wide<T>(attn, p, stream);
+  else
+    return attn.encode_tensor_map ? launch_prefill_wgmma<T, HD>(attn, p, stream)
+                                  : launch_prefill_mma_sync<T, HD>(attn, p, stream);
 }
 
 /* Decode processes the sequences with one row, prefill those with more. Decode runs first, since it also dequantises
@@ -133,6 +138,7 @@ static cudaError_t launch(const yk_cuda_attention &attn, const params &p, const 
     case 96: error = launch_tensor_cores<T, 96>(attn, p, args, stream); break;
     case 128: error = launch_tensor_cores<T, 128>(attn, p, args, stream); break;
     case 256: error = launch_tensor_cores<T, 256>(attn, p, args, stream); break;
+    case 512: error = launch_tensor_cores<T, 512>(attn, p, args, stream); break;
     }
   }
   return error == cudaErrorNotSupported ? launch_generic<T>(attn, p, stream) : error;
@@ -142,8 +148,9 @@ extern "C" yk_status yk_cuda_attention_run(const yk_cuda_attention *attn, const 
                                            cudaStream_t stream, yk_err *err)
 {
   const yk_head_layout &h = args->heads;
-  if (h.head_dim <= 0 || h.head_dim > 256 || h.head_dim % 4 != 0)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "attention: head_dim %d: expected a multiple of 4 up to 256", h.head_dim);
+  if (h.head_dim <= 0 || h.head_dim > YK_CUDA_MAX_HEAD_DIM || h.head_dim % YK_CUDA_HEAD_DIM_UNIT != 0)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "attention: head_dim %d: expected a multiple of %d up to %d", h.head_dim,
+                      YK_CUDA_HEAD_DIM_UNIT, YK_CUDA_MAX_HEAD_DIM);
   if (dtype != YK_F16 && dtype != YK_BF16)
     return yk_err_set(err, YK_E_UNSUPPORTED, "attention: dtype %s: expected float16 or bfloat16", yk_dtype_name(dtype));
   if (args->batch->n_seqs <= 0 || args->batch->n_tokens <= 0 || h.n_q_heads <= 0) return YK_OK;

@@ -18,7 +18,8 @@
  *   add_sink (params.cuh)     a head's sink, added to the sum of probabilities just before the division
  *   prefill_wgmma*       prefill on Hopper (compute capability 9.0): TMA, producer and consumer warps, wgmma
  *   prefill_mma_sync*    prefill on other GPUs: cp.async and mma.sync
- *     prefill_scheduler.cuh     the tile scheduler of both prefill kernels
+ *   prefill_wide*        prefill of heads of 512, on every GPU with enough shared memory
+ *     prefill_scheduler.cuh     the tile scheduler of all prefill kernels
  *     kv_staging.cuh               8-bit pages, dequantised by the decode kernel into 16-bit pages for both kernels
  *   generic.cu           other head sizes: one warp for each query row and head
  *
@@ -29,7 +30,8 @@
  * the partial result of both sets.
  *
  * Decode: one thread block per multiprocessor, of 8 warps (12 for an 8-bit cache, whose conversions take time, with
- * heads of up to 128; 4 for heads of 256 with more than 8 query heads for a KV head; fewer if shared memory is small).
+ * heads of up to 128; 4 for heads of 256 with more than 8 query heads for a KV head; 2 or 4 for heads of 512; fewer if
+ * shared memory is small).
  * The thread block takes consecutive pages, and each of its warps a consecutive part of them, so that a warp seldom
  * ends one work item and begins another.
  *
@@ -65,7 +67,8 @@
  *   kv_empty    consumers                             warps 0 and 1, before reusing the stage
  *
  * Prefill on other GPUs: two thread blocks of 4 warps per multiprocessor, tile M 64, tile N 64 (32 for heads of 256);
- * all warps load with cp.async (two stages) and compute 16 query rows each.
+ * all warps load with cp.async (two stages) and compute 16 query rows each. Heads of 512: one thread block of 8 warps,
+ * tile M 64, tile N 32; two warps have 16 rows, each half of the dimensions.
  *
  * The kernels read values that vary from step to step (row_starts, kv_tokens, block_tables) from device memory and
  * derive their work from them; n_seqs, n_tokens and max_rows_per_seq are only upper bounds. So a call captured in a
@@ -102,8 +105,8 @@ size_t yk_cuda_attention_workspace_bytes(int32_t n_sms, int32_t head_dim);
 
 /* yk_cuda_attention_run - computes y, the attention of args (see yk_attention_args), asynchronous on stream;
  *   capturable.
- *   dtype f16 or bf16; y, qkv and the caches aligned to 16 bytes. head_dim a multiple of 4 up to 256: 64, 80, 96, 128
- *   and 256 run on tensor cores, others on the generic kernel, which is correct and slow. The generic kernel also runs
+ *   dtype f16 or bf16; y, qkv and the caches aligned to 16 bytes. head_dim a multiple of 4 up to 512: 64, 80, 96, 128,
+ *   256 and 512 run on tensor cores, others on the generic kernel, which is correct and slow. The generic kernel also runs
  *   layouts with more than 64 query heads for a KV head. max_rows_per_seq 1 guarantees a pure decode step and saves a
  *   launch.
  *   Errors: YK_E_UNSUPPORTED for other head sizes and types, YK_E_DEVICE if a launch failed. Thread: the rank's own. */

@@ -1,5 +1,5 @@
-/* flash_decoding_instances.cuh - instances of flash decoding for one type of cache elements. Heads of 256 have sources
- * of their own. */
+/* flash_decoding_instances.cuh - instances of flash decoding for one type of cache elements. Heads of 256 and of 512
+ * have sources of their own. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_INSTANCES_CUH
 #define YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_INSTANCES_CUH
 
@@ -14,8 +14,9 @@
   YK_FLASH_DECODING(CACHE, 96)                                                                                         \
   YK_FLASH_DECODING(CACHE, 128)
 #define YK_HEADS_OF_256(CACHE) YK_FLASH_DECODING(CACHE, 256)
+#define YK_HEADS_OF_512(CACHE) YK_FLASH_DECODING(CACHE, 512)
 
-/* HEADS: YK_HEADS_TO_128 or YK_HEADS_OF_256. */
+/* HEADS: one of these three. */
 #define YK_INSTANCE(CACHE, HEADS) HEADS(CACHE)
 
 #endif

@@ -151,12 +151,12 @@ template <int HD> bool wants_two_tiles(const params &p)
   return max_heads_per_kv(p.heads) > 8 && (HD <= 128 || p.n_seqs * p.heads.n_kv_heads > 16);
 }
 
-/* Codes have no kernel of two tiles, and a GPU may lack shared memory for one: if more than 8 query heads then read a
- * KV head, its pages are read again for the others. */
+/* Codes and heads of 512 have no kernel of two tiles, and a GPU may lack shared memory for one: if more than 8 query
+ * heads then read a KV head, its pages are read again for the others. */
 template <typename CACHE, int HD>
 cudaError_t launch_flash_decoding(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
 {
-  if constexpr (cache_elements<CACHE>::MAX_TILES > 1) {
+  if constexpr (cache_elements<CACHE>::MAX_TILES > 1 && HD <= 256) {
     if (wants_two_tiles<HD>(p)) {
       const cudaError_t error = launch_decoding_with_tiles<CACHE, HD, 2>(device, p, stream);
       if (error != cudaErrorNotSupported) return error;

@@ -1,4 +1,4 @@
-/* generic.cu - attention without tensor cores, for any head size that is a multiple of 4 up to 256: one warp for each
+/* generic.cu - attention without tensor cores, for any head size that is a multiple of 4 up to 512: one warp for each
  * query row and head iterates over the visible tokens, with online softmax. Correct and slow. */
 #include "kernels/cuda/attention/generic.cuh"
 
@@ -8,7 +8,6 @@
 namespace yk_attn {
 
 constexpr int GENERIC_WARPS = 8;
-constexpr int GENERIC_VECTORS = 2; /* vectors of 4 dimensions that a lane holds: 32 lanes * 2 * 4 = 256 */
 
 template <typename T> __device__ float4 load_4(const T *src)
 {
@@ -45,7 +44,8 @@ __device__ float4 apply_gates(const params &p, int32_t row, int32_t head, int32_
                      o.w / (1.0f + __expf(-g.w)));
 }
 
-template <typename T> __device__ void generic_row(const params &p, int32_t row, int32_t head)
+/* VECTORS: of 4 dimensions, that a lane holds; 32 lanes have the head. */
+template <typename T, int VECTORS> __device__ void generic_row(const params &p, int32_t row, int32_t head)
 {
   const int32_t lane = threadIdx.x % 32, hd = p.heads.head_dim;
   const int32_t seq = p.seq_of_row[row], last_row = p.row_starts[seq + 1] - 1;
@@ -53,9 +53,9 @@ template <typename T> __device__ void generic_row(const params &p, int32_t row, 
   const int32_t position = p.kv_tokens[seq] - 1 - (last_row - row);
   const int32_t kv_head = (p.heads.q_head_first + head) / p.heads.q_per_kv - p.heads.kv_head_first;
   const float scale_log2 = scale_log2_at(p, position);
-  float4 q[GENERIC_VECTORS], o[GENERIC_VECTORS];
+  float4 q[VECTORS], o[VECTORS];
   float m = -INFINITY, l = 0.0f;
-  for (int j = 0; j < GENERIC_VECTORS; j++) {
+  for (int j = 0; j < VECTORS; j++) {
     const int32_t d = (j * 32 + lane) * 4;
     q[j] = o[j] = make_float4(0, 0, 0, 0);
     if (d < hd) q[j] = load_4(static_cast<const T *>(p.q) + row * p.q_stride + static_cast<int64_t>(head) * hd + d);
@@ -64,7 +64,7 @@ template <typename T> __device__ void generic_row(const params &p, int32_t row, 
     const int64_t block = p.block_tables[static_cast<int64_t>(seq) * p.block_table_stride + token / PAGE_TOKENS];
     const int64_t page = block * p.heads.n_kv_heads + kv_head;
     float s = 0.0f;
-    for (int j = 0; j < GENERIC_VECTORS; j++) {
+    for (int j = 0; j < VECTORS; j++) {
       const int32_t d = (j * 32 + lane) * 4;
       if (d >= hd) continue;
       float4 k = load_cached_4<T>(p, p.k, p.k_channels, page, token % PAGE_TOKENS, d);
@@ -75,7 +75,7 @@ template <typename T> __device__ void generic_row(const params &p, int32_t row, 
     const float m_new = fmaxf(m, s), rescale = exp2_approx(m - m_new), probability = exp2_approx(s - m_new);
     m = m_new;
     l = l * rescale + probability;
-    for (int j = 0; j < GENERIC_VECTORS; j++) {
+    for (int j = 0; j < VECTORS; j++) {
       const int32_t d = (j * 32 + lane) * 4;
       if (d >= hd) continue;
       float4 v = load_cached_4<T>(p, p.v, p.v_channels, page, token % PAGE_TOKENS, d);
@@ -84,7 +84,7 @@ template <typename T> __device__ void generic_row(const params &p, int32_t row, 
     }
   }
   l = add_sink(p, head, m, l);
-  for (int j = 0; j < GENERIC_VECTORS; j++) {
+  for (int j = 0; j < VECTORS; j++) {
     const int32_t d = (j * 32 + lane) * 4;
     if (d >= hd || l == 0.0f) continue;
     float4 y = make_float4(o[j].x / l, o[j].y / l, o[j].z / l, o[j].w / l);
@@ -94,17 +94,19 @@ template <typename T> __device__ void generic_row(const params &p, int32_t row, 
   }
 }
 
-template <typename T> __global__ void __launch_bounds__(GENERIC_WARPS * 32) generic_kernel(const params p)
+template <typename T, int VECTORS> __global__ void __launch_bounds__(GENERIC_WARPS * 32) generic_kernel(const params p)
 {
   const int64_t n_items = static_cast<int64_t>(p.n_tokens) * p.heads.n_q_heads;
   for (int64_t i = blockIdx.x * static_cast<int64_t>(GENERIC_WARPS) + threadIdx.x / 32; i < n_items;
        i += static_cast<int64_t>(gridDim.x) * GENERIC_WARPS)
-    generic_row<T>(p, static_cast<int32_t>(i / p.heads.n_q_heads), static_cast<int32_t>(i % p.heads.n_q_heads));
+    generic_row<T, VECTORS>(p, static_cast<int32_t>(i / p.heads.n_q_heads),
+                            static_cast<int32_t>(i % p.heads.n_q_heads));
 }
 
 template <typename T> cudaError_t launch_generic(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
 {
-  generic_kernel<T><<<device.n_sms * 8, GENERIC_WARPS * 32, 0, stream>>>(p);
+  const auto kernel = p.heads.head_dim <= 256 ? generic_kernel<T, 2> : generic_kernel<T, 4>;
+  kernel<<<device.n_sms * 8, GENERIC_WARPS * 32, 0, stream>>>(p);
   return cudaPeekAtLastError();
 }
 

@@ -1,4 +1,4 @@
-/* generic.cuh - attention of all sequences, for any head size that is a multiple of 4 up to 256. See attention.h.
+/* generic.cuh - attention of all sequences, for any head size that is a multiple of 4 up to 512. See attention.h.
  * T: __half or __nv_bfloat16. Asynchronous on stream. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_GENERIC_CUH
 #define YK_KERNELS_CUDA_ATTENTION_GENERIC_CUH

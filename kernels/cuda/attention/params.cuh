@@ -18,7 +18,7 @@ constexpr int MAX_DECODE_HEADS = 16;
 
 /* Dimensions of a head that a warp combines at once: four a lane. A wider head has several parts, each combined on its
  * own. */
-constexpr int PART_DIMS = 128, MAX_HEAD_PARTS = 2;
+constexpr int PART_DIMS = 128, MAX_HEAD_PARTS = 4;
 
 __host__ __device__ constexpr int parts_of(int head_dim)
 {
@@ -78,7 +78,7 @@ __device__ __forceinline__ int32_t first_visible_at(const params &p, int32_t pos
 }
 
 /* The sum of probabilities with the sink of a local query head, if there are sinks. m, l: the maximum, as a power of
- * two, and the sum of probabilities relative to 2^m. A sink far above m gives infinity, by which an output becomes 0. */
+ * two, and the sum of probabilities relative to 2^m. A sink far above m gives infinity: the output becomes 0. */
 __device__ __forceinline__ float add_sink(const params &p, int32_t head, float m, float l)
 {
   return p.sinks ? l + exp2_approx(p.sinks[head] * LOG2_E - m) : l;

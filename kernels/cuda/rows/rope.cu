@@ -277,10 +277,13 @@ extern "C" cudaError_t yk_cuda_launch_qk_rope_kv(yk_dtype dtype, const yk_qk_rop
   return with_act_type(dtype, [&](auto type) {
     using T = decltype(type);
     if (rope_many_takes(p, n_rows)) return launch_rope_many<T>(p, n_rows, stream);
-    constexpr int FEW = 1, MOST = pairs_of_lane(YK_CUDA_MAX_HEAD_DIM);
-    const bool is_few = pairs_of_lane(p.head_dim) <= FEW;
-    if (has_no_options(p))
-      return is_few ? launch_rope<T, FEW, false>(p, n_rows, stream) : launch_rope<T, MOST, false>(p, n_rows, stream);
-    return is_few ? launch_rope<T, FEW, true>(p, n_rows, stream) : launch_rope<T, MOST, true>(p, n_rows, stream);
+    constexpr int FEW = pairs_of_lane(128), SOME = pairs_of_lane(256), MOST = pairs_of_lane(YK_CUDA_MAX_HEAD_DIM);
+    const int pairs = pairs_of_lane(p.head_dim);
+    const bool is_plain = has_no_options(p);
+    if (pairs <= FEW)
+      return is_plain ? launch_rope<T, FEW, false>(p, n_rows, stream) : launch_rope<T, FEW, true>(p, n_rows, stream);
+    if (pairs <= SOME)
+      return is_plain ? launch_rope<T, SOME, false>(p, n_rows, stream) : launch_rope<T, SOME, true>(p, n_rows, stream);
+    return launch_rope<T, MOST, true>(p, n_rows, stream);
   });
 }

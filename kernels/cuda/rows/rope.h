@@ -3,7 +3,8 @@
  *
  * One warp per head of a row, eight warps in a thread block. A warp holds a head in registers: a lane has pairs of
  * neighbouring elements of the head's first half, and the pairs of the second half that they are rotated with: one of
- * each for heads of up to 128 elements, else two. For many rows of heads of 128 or 256 see rope_many.cuh.
+ * each for heads of up to 128 elements, two for up to 256, else four. For many rows of heads of 128 or 256 see
+ * rope_many.cuh.
  *
  *   norm weights, cosines, sines, KV slot --> registers, before griddepcontrol.wait
  *   query head --> norm --> rotation --> qkv, in place

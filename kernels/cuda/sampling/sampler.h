@@ -62,8 +62,8 @@
 #include "kernels/cuda/device/state.h"
 
 /* yk_cuda_sampler_create - creates buffers for the device's limits, in cuda->sampler.
- *   Errors: YK_E_UNSUPPORTED for a vocabulary above YK_CUDA_MAX_VOCAB ids, YK_E_NOMEM, YK_E_CAPACITY, YK_E_DEVICE; objects created
- *   before the error stay in cuda->sampler for yk_cuda_sampler_destroy. */
+ *   Errors: YK_E_UNSUPPORTED for a vocabulary above YK_CUDA_MAX_VOCAB ids, YK_E_NOMEM, YK_E_CAPACITY, YK_E_DEVICE;
+ *   objects created before the error stay in cuda->sampler for yk_cuda_sampler_destroy. */
 yk_status yk_cuda_sampler_create(yk_cuda_device *cuda, yk_err *err);
 
 /* yk_cuda_sampler_destroy - NULL is allowed. The stream must have been drained. */
