@@ -82,7 +82,7 @@ inline bool check_decode(const machine &m, bool verbose)
   const std::vector<int> edges = {1, 15, 16, 17, 64, 65, 1000, 2047, 3, 700, 128};
   for (yk_dtype dtype : {YK_F16, YK_BF16}) {
     const std::string suffix = dtype == YK_F16 ? " f16" : " bf16";
-    for (int hd : {64, 80, 96, 128, 16, 20, 36, 192, 256}) {
+    for (int hd : {64, 80, 96, 128, 16, 20, 36, 192, 256, 512}) {
       const std::string size = " hd " + std::to_string(hd) + suffix;
       good &= check(m, decode("decode 8/2 edges" + size, plain_heads(8, 2, hd), dtype, 0, edges), seed++, verbose);
       good &=
@@ -131,7 +131,7 @@ inline bool check_prefill(const machine &m, bool verbose)
   unsigned seed = std::random_device()();
   for (yk_dtype dtype : {YK_F16, YK_BF16}) {
     const std::string suffix = dtype == YK_F16 ? " f16" : " bf16";
-    for (int hd : {64, 80, 96, 128, 20, 256}) {
+    for (int hd : {64, 80, 96, 128, 20, 256, 512}) {
       const std::string size = " hd " + std::to_string(hd) + suffix;
       for (int window : {0, 100}) {
         const std::string name = (window ? " window 100" : "") + size;

@@ -6,6 +6,7 @@
  * nodes: median and range of the repeats. */
 #include "bench/attention_check.cuh"
 #include "bench/kernel_bench.cuh"
+#include "kernels/cuda/common/limits.h"
 #include "yoke/process.h"
 
 using namespace attention;
@@ -41,8 +42,8 @@ figures work_of(const shape &s)
           4.0 * pairs * s.heads.n_q_heads * hd};
 }
 
-/* Heads of 128 and of 256 with the same bytes of K and V and the same products, at the lengths of long answers, and
- * layouts of Qwen3.5, which have gates. */
+/* Heads of 128 and of 256 with the same bytes of K and V and the same products, at the lengths of long answers; layouts
+ * of Qwen3.5, which have gates; and the full attention of Gemma 4. */
 void add_wide_cases(std::vector<timed> &v)
 {
   const struct {
@@ -52,7 +53,8 @@ void add_wide_cases(std::vector<timed> &v)
   } layouts[] = {{"32/8 hd 128", plain_heads(32, 8, 128), false},
                  {"16/4 hd 256", plain_heads(16, 4, 256), false},
                  {"24/4 hd 256 gates", gated_heads(24, 4, 256), true},
-                 {"32/2 hd 256 gates", gated_heads(32, 2, 256), true}};
+                 {"32/2 hd 256 gates", gated_heads(32, 2, 256), true},
+                 {"32/4 hd 512", plain_heads(32, 4, 512), true}};
   for (const auto &layout : layouts) {
     for (int kv : {2048, 8192})
       for (int n : {1, 8, 64, 256}) {
@@ -240,7 +242,7 @@ machine open_machine(const options &o, const cudaDeviceProp &prop)
 {
   machine m = {};
   CUDA_OK(cudaStreamCreateWithFlags(&m.stream, cudaStreamNonBlocking));
-  const size_t workspace_bytes = yk_cuda_attention_workspace_bytes(prop.multiProcessorCount, 256);
+  const size_t workspace_bytes = yk_cuda_attention_workspace_bytes(prop.multiProcessorCount, YK_CUDA_MAX_HEAD_DIM);
   CUDA_OK(cudaMalloc(&m.workspace, workspace_bytes));
   CUDA_OK(cudaMemset(m.workspace, 0, workspace_bytes));
   yk_err err = YK_ERR_INIT;
@@ -256,6 +258,7 @@ bool check_all(const machine &m, bool verbose)
   bool good = check_decode(m, verbose);
   good &= check_replay(m, plain_heads(32, 8, 128), verbose);
   good &= check_replay(m, plain_heads(16, 4, 256), verbose);
+  good &= check_replay(m, plain_heads(16, 2, 512), verbose);
   good &= check_prefill(m, verbose);
   printf("checks against the float64 reference: %s\n", good ? "all good" : "WRONG");
   return good;

@@ -354,9 +354,10 @@ __device__ __forceinline__ void add_normed_row(const launch_args &a, const G &gr
   }
 }
 
-/* The steps behind the sum x of a row with norms::BOTH: its own norm with the residual add, if it has one, then the norm
- * of the residual. held: the thread's packets of the residual so far, if is_held; else these are in memory. scratch: with a norm of the
- * sum a row has two barriers, between which the two are used in turn; else parity chooses. Returns as norm_row. */
+/* The steps behind the sum x of a row with norms::BOTH: its own norm with the residual add, if it has one, then the
+ * norm of the residual. held: the thread's packets of the residual so far, if is_held; else these are in memory.
+ * scratch: with a norm of the sum a row has two barriers, between which the two are used in turn; else parity chooses.
+ * Returns as norm_row. */
 template <typename T, typename G>
 __device__ __forceinline__ bool finish_row(const launch_args &a, const G &group, int row, uint4 (&x)[G::V],
                                            bool is_held, const uint4 (&held)[G::V], const uint4 (&weights)[G::V],

@@ -106,9 +106,9 @@ size_t yk_cuda_attention_workspace_bytes(int32_t n_sms, int32_t head_dim);
 /* yk_cuda_attention_run - computes y, the attention of args (see yk_attention_args), asynchronous on stream;
  *   capturable.
  *   dtype f16 or bf16; y, qkv and the caches aligned to 16 bytes. head_dim a multiple of 4 up to 512: 64, 80, 96, 128,
- *   256 and 512 run on tensor cores, others on the generic kernel, which is correct and slow. The generic kernel also runs
- *   layouts with more than 64 query heads for a KV head. max_rows_per_seq 1 guarantees a pure decode step and saves a
- *   launch.
+ *   256 and 512 run on tensor cores, others on the generic kernel, which is correct and slow. The generic kernel also
+ *   runs layouts with more than 64 query heads for a KV head. max_rows_per_seq 1 guarantees a pure decode step and
+ *   saves a launch.
  *   Errors: YK_E_UNSUPPORTED for other head sizes and types, YK_E_DEVICE if a launch failed. Thread: the rank's own. */
 yk_status yk_cuda_attention_run(const yk_cuda_attention *attn, const yk_attention_args *args, yk_dtype dtype,
                                 cudaStream_t stream, yk_err *err);

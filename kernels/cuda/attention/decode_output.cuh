@@ -1,6 +1,6 @@
 /* decode_output.cuh - the output of a work item of flash decoding: divided by the sum of probabilities, sinks included,
- * with V's static scales and offsets applied if the cache has them, and the gates if the layout has them, rounded, stored
- * to y. */
+ * with V's static scales and offsets applied if the cache has them, and the gates if the layout has them, rounded,
+ * stored to y. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_DECODE_OUTPUT_CUH
 #define YK_KERNELS_CUDA_ATTENTION_DECODE_OUTPUT_CUH
 
