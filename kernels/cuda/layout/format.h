@@ -136,7 +136,9 @@ struct yk_cuda_gemm_kind {
   /* The GEMM itself adds the bias, applies a gated activation and rounds: y is act, whether in place or in the scratch.
    * Rows of such a kind take no layer with float32 output. Otherwise y is x W^T only: float32 [n_rows, n] in the
    * scratch, to which linear.c adds the float32 bias and the epilogue; in place, of y's type.
-   * f32_bias: the GEMM adds biases of float32, else of act. */
+   * f32_bias: the GEMM adds biases of float32, else of act. With adapters a layer's gated GEMM also runs without its
+   * activation (yk_linear.unfinished): y then has the columns in the order of the packed weights, which for a kind with
+   * an epilogue are 8 gates, then their 8 ups. */
   bool has_epilogue, f32_bias;
 
   /* weight_bytes - bytes of a GEMM's weights, scales included, in one matrix. */
