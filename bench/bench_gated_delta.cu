@@ -8,6 +8,7 @@
 
 #include "bench/gpu_timing.cuh"
 #include "bench/kernel_bench.cuh"
+#include "bench/recurrent_arrays.cuh"
 #include "kernels/cuda/delta/delta.h"
 #include "yoke/process.h"
 
@@ -45,37 +46,6 @@ yk_delta_layout layout_of(const load &l)
   out.qk_step = DIM, out.v_step = out.z_step = (int64_t)l.per_key * DIM, out.ba_step = l.per_key;
   out.x_stride = out.a + n;
   return out;
-}
-
-template <typename T> T *device_new(size_t n)
-{
-  void *p;
-  CUDA_OK(cudaMalloc(&p, n * sizeof(T)));
-  CUDA_OK(cudaMemset(p, 0, n * sizeof(T)));
-  return static_cast<T *>(p);
-}
-
-int32_t *send(const std::vector<int32_t> &values)
-{
-  int32_t *p = device_new<int32_t>(values.size());
-  CUDA_OK(cudaMemcpy(p, values.data(), values.size() * sizeof(int32_t), cudaMemcpyHostToDevice));
-  return p;
-}
-
-__global__ void fill_floats(float *dst, size_t n, float scale, float offset)
-{
-  for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x) {
-    unsigned x = (unsigned)i * 2654435761u;
-    x ^= x >> 16, x *= 0x7feb352du, x ^= x >> 15;
-    dst[i] = offset + scale * ((float)(x & 0xffff) / 32768.0f - 1.0f);
-  }
-}
-
-float *floats(size_t n, float scale, float offset)
-{
-  float *p = device_new<float>(n);
-  fill_floats<<<256, 256>>>(p, n, scale, offset);
-  return p;
 }
 
 /* Everything that calls for a load read and write. */

@@ -1,0 +1,192 @@
+/* bench_mamba.cu - the operation of Mamba2, timed on random rows; tests/op checks its results.
+ *
+ * Time: a graph whose nodes rotate over the states of two layers or more, so that decode finds the L2 cache cold and no
+ * node reads states that the node before writes. A node's time is a replay divided by the number of nodes: median and
+ * range of the repeats. Bytes: states read and written, and rows. Operations: those of the chunked form, for chunks of
+ * 64 rows. */
+#include <cmath>
+#include <string>
+
+#include "bench/gpu_timing.cuh"
+#include "bench/kernel_bench.cuh"
+#include "bench/recurrent_arrays.cuh"
+#include "kernels/cuda/mamba/mamba.h"
+#include "yoke/process.h"
+
+using namespace bench;
+
+namespace {
+
+constexpr int HEAD_DIM = 64, STATE = 128, CHUNK = 64;
+
+struct load {
+  std::string name;
+  int32_t n_groups, per_group, n_seqs, rows; /* rows of each sequence */
+};
+
+std::vector<load> loads()
+{
+  std::vector<load> v;
+  for (int n : {1, 8, 32, 64, 256}) v.push_back({"decode " + std::to_string(n), 8, 8, n, 1});
+  v.push_back({"decode 64 128 heads", 8, 16, 64, 1});
+  v.push_back({"decode 8 32 heads (2 ranks)", 4, 8, 8, 1});
+  v.push_back({"few rows 16 x 8", 8, 8, 16, 8});
+  v.push_back({"prefill 1 x 4096", 8, 8, 1, 4096});
+  v.push_back({"prefill 1 x 4096 128 heads", 8, 16, 1, 4096});
+  v.push_back({"prefill 8 x 1024", 8, 8, 8, 1024});
+  v.push_back({"prefill 32 x 300", 8, 8, 32, 300});
+  return v;
+}
+
+yk_mamba_layout layout_of(const load &l)
+{
+  return {l.n_groups, l.per_group, HEAD_DIM, STATE};
+}
+
+/* Everything that calls for a load read and write. */
+struct arena {
+  yk_mamba_layout layout;
+  yk_batch batch = {};
+  std::vector<void *> memory;
+  yk_mamba_args args = {};
+  float *states;
+  int64_t layer_floats;
+  int n_layers;
+
+  explicit arena(const load &l) : layout(layout_of(l))
+  {
+    const int64_t n_rows = (int64_t)l.n_seqs * l.rows, n_heads = yk_mamba_n_heads(&layout);
+    std::vector<int32_t> starts, slots, seqs, keep(l.n_seqs, YK_STATE_KEEP), none(l.n_seqs, -1);
+    for (int32_t i = 0; i <= l.n_seqs; i++) starts.push_back(i * l.rows);
+    for (int32_t i = 0; i < l.n_seqs; i++) slots.push_back(i);
+    for (int64_t i = 0; i < n_rows; i++) seqs.push_back((int32_t)(i / l.rows));
+    layer_floats = l.n_seqs * yk_mamba_state_floats(&layout);
+    n_layers = (int)std::max<int64_t>(2, std::min<int64_t>(48, ((int64_t)400 << 20) / (4 * layer_floats) + 1));
+    states = floats(n_layers * layer_floats, 0.1f, 0.0f);
+    __half *x = device_new<__half>(n_rows * yk_mamba_x_stride(&layout));
+    fill_random<<<1024, 256>>>(x, n_rows * yk_mamba_x_stride(&layout), 1u);
+    batch.n_tokens = (int32_t)n_rows, batch.n_seqs = l.n_seqs, batch.max_rows_per_seq = l.rows;
+    batch.row_starts = send(starts), batch.seq_slots = send(slots), batch.state_loads = send(keep);
+    batch.state_saves = batch.state_save_rows = send(none),
+    batch.kv_tokens = send(std::vector<int32_t>(l.n_seqs, l.rows));
+    batch.seq_of_row = send(seqs);
+    const int64_t n_channels = yk_mamba_channels(&layout), width = yk_mamba_width(&layout);
+    args.y = device_new<__half>(n_rows * width);
+    args.x = x;
+    args.scratch = device_new<float>(n_rows * yk_mamba_scratch_floats(&layout));
+    args.layout = layout;
+    args.conv_w = floats(YK_MAMBA_TAPS * n_channels, 0.5f, 0.0f), args.conv_bias = floats(n_channels, 0.5f, 0.0f);
+    args.rate = floats(n_heads, 0.5f, 0.6f), args.dt_bias = floats(n_heads, 0.5f, 0.5f);
+    args.skip = floats(n_heads, 0.5f, 1.0f), args.norm_w = floats(width, 0.5f, 1.0f);
+    args.min_step = 0.0f, args.max_step = INFINITY, args.norm_eps = 1e-5f, args.batch = &batch;
+    memory = {states,
+              x,
+              args.y,
+              args.scratch,
+              (void *)args.conv_w,
+              (void *)args.conv_bias,
+              (void *)args.rate,
+              (void *)args.dt_bias,
+              (void *)args.skip,
+              (void *)args.norm_w,
+              (void *)batch.row_starts,
+              (void *)batch.seq_slots,
+              (void *)batch.state_loads,
+              (void *)batch.state_saves,
+              (void *)batch.kv_tokens,
+              (void *)batch.seq_of_row};
+  }
+  arena(const arena &) = delete;
+  arena &operator=(const arena &) = delete;
+  ~arena()
+  {
+    for (void *p : memory) CUDA_OK(cudaFree(p));
+  }
+
+  void run(void *readers, int layer, cudaStream_t stream)
+  {
+    yk_err err = YK_ERR_INIT;
+    args.states = states + layer % n_layers * layer_floats;
+    check(yk_cuda_mamba_run(readers, &args, YK_F16, stream, &err), err);
+  }
+};
+
+struct figures {
+  double bytes, flops;
+};
+
+figures work_of(const load &l)
+{
+  const yk_mamba_layout layout = layout_of(l);
+  const double rows = (double)l.n_seqs * l.rows, n_heads = (double)yk_mamba_n_heads(&layout);
+  const double of_row = 2.0 * (CHUNK * STATE + CHUNK * HEAD_DIM + 2.0 * HEAD_DIM * STATE); /* C B^T, X; S C, X B^T */
+  return {8.0 * l.n_seqs * yk_mamba_state_floats(&layout) +
+              2 * rows * (double)(yk_mamba_x_stride(&layout) + yk_mamba_width(&layout)),
+          rows * n_heads * of_row};
+}
+
+void time_all(void *readers, const std::string &filter, cudaStream_t stream, FILE *json)
+{
+  printf("%-32s %10s %21s %8s %9s %8s %9s\n", "case (f16)", "us", "range", "TB/s", "of 4.35", "TFLOP/s", "us a row");
+  bool comma = false;
+  for (const load &l : loads()) {
+    if (l.name.find(filter) == std::string::npos) continue;
+    arena a(l);
+    a.run(readers, 0, stream);
+    const int n_nodes = l.rows > 1 ? a.n_layers : std::max(a.n_layers, 16);
+    cudaGraphExec_t exec = capture(stream, [&](cudaStream_t s) {
+      for (int i = 0; i < n_nodes; i++) a.run(readers, i, s);
+    });
+    const spread us = time_graph(stream, exec, n_nodes, l.rows > 1 ? 5 : 15);
+    CUDA_OK(cudaGraphExecDestroy(exec));
+    const figures w = work_of(l);
+    const double tb_s = w.bytes / us.median * 1e-6;
+    printf("%-32s %10.2f [%9.2f,%9.2f] %8.2f %8.0f%% %8.1f %9.4f\n", l.name.c_str(), us.median, us.low, us.high, tb_s,
+           100 * tb_s / 4.35, w.flops / us.median * 1e-6, us.median / l.rows);
+    fflush(stdout);
+    if (!json) continue;
+    fprintf(json,
+            "%s\n    {\"case\": \"%s\", \"us\": %.3f, \"us_low\": %.3f, \"us_high\": %.3f, \"bytes\": %.0f, "
+            "\"flops\": %.0f, \"tb_s\": %.3f, \"share_of_4.35_tb_s\": %.3f, \"tflop_s\": %.1f}",
+            comma ? "," : "", l.name.c_str(), us.median, us.low, us.high, w.bytes, w.flops, tb_s, tb_s / 4.35,
+            w.flops / us.median * 1e-6);
+    comma = true;
+  }
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+  yk_process_init();
+  report_options report;
+  const char *filter = "";
+  std::vector<yk_option> options = {{.name = "filter",
+                                     .kind = YK_OPTION_STRING,
+                                     .value = &filter,
+                                     .metavar = "TEXT",
+                                     .help = "time only cases whose name contains TEXT"}};
+  add_options(options, report);
+  parse_options("bench_mamba",
+                "Mamba2 on the first CUDA device, timed: decode and prefill of 64 heads of 64 with states of 128, "
+                "unless the case says otherwise.",
+                "  bench_mamba --filter decode --json mamba.json\n", options, argc, argv);
+  FILE *json = open_figures(report);
+  cudaDeviceProp prop;
+  CUDA_OK(cudaGetDeviceProperties(&prop, 0));
+  cudaStream_t stream;
+  CUDA_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  char *readers = device_new<char>(yk_cuda_mamba_readers_bytes(1024));
+  const machine_rates top = measure_rates(stream);
+  printf("%s: read %.2f TB/s, copy %.2f TB/s, f16 GEMM %.0f TFLOP/s\n", prop.name, top.read_tb_s, top.copy_tb_s,
+         top.matmul_tflop_s);
+  if (json)
+    fprintf(json,
+            "{\n  \"gpu\": \"%s\", \"commit\": \"%s\", \"command\": \"bench_mamba\",\n  \"read_tb_s\": %.3f, "
+            "\"copy_tb_s\": %.3f, \"matmul_tflop_s\": %.1f,\n  \"cases\": [",
+            prop.name, report.commit, top.read_tb_s, top.copy_tb_s, top.matmul_tflop_s);
+  time_all(readers, filter, stream, json);
+  if (json) fprintf(json, "\n  ]\n}\n");
+  close_figures(report, json);
+  return 0;
+}
