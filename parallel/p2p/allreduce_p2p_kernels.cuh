@@ -29,10 +29,11 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
   __shared__ float scratch[2][32];
   const G group(a);
   const int n_mine = G::MANY ? items_of_block(a.n_rows) : 1;
-  uint4 weights[V]; /* loaded before griddepcontrol.wait: no kernel writes w */
+  uint4 weights[V], result_weights[V]; /* loaded before griddepcontrol.wait: no kernel writes w */
   yk_cuda::few_choices chosen;
   const bool is_settled = COMBINES && G::HOLDS && a.combine.choices_are_settled;
   load_weights<G, NORMS>(a, group, weights);
+  if constexpr (NORMS == norms::BOTH) load_result_weights(a, group, result_weights);
   if (is_settled) chosen = first_choices<COMBINES>(a, item_of_block(group.index));
   fetch_parameters(a);
   if (!a.late_next) yk_ptx::let_next_kernel_start();
@@ -64,7 +65,8 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
         b, group, row, held, sum, [&](int r) { return b.slot(a.first, a.rank, r) + k * a.row_packets; },
         [](int, uint4) {});
     if constexpr (NORMS == norms::BOTH)
-      b.stopped = finish_row<T>(a, group, row, sum, G::HOLDS, held.residual, weights, scratch, parity, b.stopped);
+      b.stopped = finish_row<T>(a, group, row, sum, G::HOLDS, held.residual, result_weights, weights, scratch, parity,
+                                b.stopped);
     else
       b.stopped = norm_row<T, G, NORMS>(a, group, row, sum, weights, scratch[parity], b.stopped);
     parity ^= 1;
@@ -110,8 +112,9 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
   const G group(a);
   const int n_mine = G::MANY ? items_of_block((a.n_rows + a.n_ranks - 1) / a.n_ranks) : 1;
   const auto row_of = [&](int k, int rank) { return item_of_block(k) * a.n_ranks + rank; };
-  uint4 weights[V];
+  uint4 weights[V], result_weights[V];
   load_weights<G, NORMS>(a, group, weights);
+  if constexpr (NORMS == norms::BOTH) load_result_weights(a, group, result_weights);
   fetch_parameters(a);
   if (!a.late_next) yk_ptx::let_next_kernel_start();
   yk_ptx::wait_for_previous_kernel();
@@ -156,7 +159,8 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
           }
         });
     if constexpr (NORMS == norms::BOTH)
-      b.stopped = finish_row<T>(a, group, row, sum, G::HOLDS, held.residual, weights, scratch, parity, b.stopped);
+      b.stopped = finish_row<T>(a, group, row, sum, G::HOLDS, held.residual, result_weights, weights, scratch, parity,
+                                b.stopped);
     else
       b.stopped = norm_row<T, G, NORMS>(a, group, row, sum, weights, scratch[parity], b.stopped);
     parity ^= 1;
@@ -168,7 +172,8 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
       uint4 sum[V];
       receive_row<G, NORMS>(b, group, row, k, peer, result_timeout_ns, sum);
       if constexpr (NORMS == norms::BOTH)
-        b.stopped = finish_row<T>(a, group, row, sum, false, held.residual, weights, scratch, parity, b.stopped);
+        b.stopped = finish_row<T>(a, group, row, sum, false, held.residual, result_weights, weights, scratch, parity,
+                                  b.stopped);
       else
         b.stopped = norm_row<T, G, NORMS>(a, group, row, sum, weights, scratch[parity], b.stopped);
       parity ^= 1;

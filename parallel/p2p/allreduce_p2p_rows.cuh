@@ -212,6 +212,13 @@ __device__ __forceinline__ void load_weights(const launch_args &a, const G &grou
   if (G::HOLDS && NORMS != norms::NONE && a.w) group.load(static_cast<const uint4 *>(a.w), a.row_packets, weights);
 }
 
+/* The same of the weights of the norm of the sum. */
+template <typename G>
+__device__ __forceinline__ void load_result_weights(const launch_args &a, const G &group, uint4 (&weights)[G::V])
+{
+  if (G::HOLDS && a.result_w) group.load(static_cast<const uint4 *>(a.result_w), a.row_packets, weights);
+}
+
 /* Waits for a row of every other rank, reduces it and writes the result to sum, and to residual unless the sum has a
  * norm itself. held: the row, if the thread HOLDS it; else the row is read from memory. from_of(r): the slots of rank
  * r's row, which are emptied. also(at, packet) is called with every packet of the result and its index in the row, and
@@ -335,20 +342,21 @@ __device__ __forceinline__ bool norm_row(const launch_args &a, const G &group, i
 }
 
 /* The norm of a row's sum over ranks, x, and the residual add, of which x becomes the rounded result. residual: the
- * thread's packets of the row's residual so far. Called if norms_sum; contains a barrier of the group. */
+ * thread's packets of the row's residual so far. weights: of the norm of the sum, if the thread HOLDS them. Called if
+ * norms_sum; contains a barrier of the group. */
 template <typename T, typename G>
 __device__ __forceinline__ void add_normed_row(const launch_args &a, const G &group, int row,
-                                               const uint4 (&residual)[G::V], uint4 (&x)[G::V], float *scratch,
-                                               bool &stopped)
+                                               const uint4 (&residual)[G::V], const uint4 (&weights)[G::V],
+                                               uint4 (&x)[G::V], float *scratch, bool &stopped)
 {
   uint4 w[G::V];
   uint4 *to = static_cast<uint4 *>(a.residual) + static_cast<int64_t>(row) * a.row_packets;
-  group.load(static_cast<const uint4 *>(a.result_w), a.row_packets, w);
+  if (!G::HOLDS) group.load(static_cast<const uint4 *>(a.result_w), a.row_packets, w);
   const float factor = norm_factor<T>(a, group, x, scratch, stopped);
 #pragma unroll
   for (int v = 0; v < G::V; v++) {
     if (group.at(v) >= a.row_packets) continue;
-    const packet<T> result = packet<T>::of(normed<T>(x[v], factor, w[v]).rounded());
+    const packet<T> result = packet<T>::of(normed<T>(x[v], factor, G::HOLDS ? weights[v] : w[v]).rounded());
     x[v] = add_to_residual<T, norms::BOTH>(a, packet<T>::of(residual[v]), result).rounded();
     to[group.at(v)] = x[v];
   }
@@ -356,12 +364,14 @@ __device__ __forceinline__ void add_normed_row(const launch_args &a, const G &gr
 
 /* The steps behind the sum x of a row with norms::BOTH: its own norm with the residual add, if it has one, then the
  * norm of the residual. held: the thread's packets of the residual so far, if is_held; else these are in memory.
+ * result_weights, weights: of the two norms, if the thread HOLDS them.
  * scratch: with a norm of the sum a row has two barriers, between which the two are used in turn; else parity chooses.
  * Returns as norm_row. */
 template <typename T, typename G>
 __device__ __forceinline__ bool finish_row(const launch_args &a, const G &group, int row, uint4 (&x)[G::V],
-                                           bool is_held, const uint4 (&held)[G::V], const uint4 (&weights)[G::V],
-                                           float (&scratch)[2][32], int parity, bool stopped)
+                                           bool is_held, const uint4 (&held)[G::V], const uint4 (&result_weights)[G::V],
+                                           const uint4 (&weights)[G::V], float (&scratch)[2][32], int parity,
+                                           bool stopped)
 {
   if (!norms_sum<norms::BOTH>(a))
     return norm_row<T, G, norms::BOTH>(a, group, row, x, weights, scratch[parity], stopped);
@@ -373,7 +383,7 @@ __device__ __forceinline__ bool finish_row(const launch_args &a, const G &group,
     group.load(static_cast<const uint4 *>(a.residual) + static_cast<int64_t>(row) * a.row_packets, a.row_packets,
                residual);
   }
-  add_normed_row<T>(a, group, row, residual, x, scratch[0], stopped);
+  add_normed_row<T>(a, group, row, residual, result_weights, x, scratch[0], stopped);
   return norm_row<T, G, norms::BOTH>(a, group, row, x, weights, scratch[1], stopped);
 }
 
