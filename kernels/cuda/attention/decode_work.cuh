@@ -86,7 +86,7 @@ template <int HD, int N_TILES, int WARPS, int STAGES> struct decode_shared {
 
 __device__ __forceinline__ int32_t first_visible(const params &p, int32_t kv_tokens)
 {
-  if (p.window_is_chunk) return (kv_tokens - 1) - (kv_tokens - 1) % p.window_tokens;
+  if (p.window_is_chunk) return first_visible_at(p, kv_tokens - 1);
   return p.window_tokens > 0 && kv_tokens > p.window_tokens ? kv_tokens - p.window_tokens : 0;
 }
 

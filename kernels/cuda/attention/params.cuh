@@ -3,6 +3,7 @@
 #define YK_KERNELS_CUDA_ATTENTION_PARAMS_CUH
 
 #include "kernels/cuda/attention/attention_types.h"
+#include "kernels/cuda/common/division.cuh"
 #include "kernels/cuda/ptx/arithmetic.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 #include "kernels/device.h"
@@ -66,14 +67,14 @@ __device__ __forceinline__ float scale_log2_at(const params &p, int32_t position
 {
   const yk_score_growth &g = p.growth;
   if (g.beta == 0.0f || position < g.period - g.shift) return p.scale_log2;
-  const uint32_t n_periods = (static_cast<uint32_t>(position) + g.shift) / g.period;
-  return p.scale_log2 * (1.0f + g.beta * logf(static_cast<float>(1 + n_periods)));
+  const int32_t n_periods = yk_cuda::quotient(position + g.shift, g.period);
+  return p.scale_log2 * (1.0f + g.beta * __logf(static_cast<float>(1 + n_periods)));
 }
 
 /* The first position that the query at a position attends to; of a later position, it is the same or later. */
 __device__ __forceinline__ int32_t first_visible_at(const params &p, int32_t position)
 {
-  if (p.window_is_chunk) return position - position % p.window_tokens;
+  if (p.window_is_chunk) return yk_cuda::quotient(position, p.window_tokens) * p.window_tokens;
   return p.window_tokens > 0 ? max(0, position - p.window_tokens + 1) : 0;
 }
 

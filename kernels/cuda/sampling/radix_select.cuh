@@ -38,7 +38,7 @@ __device__ inline float weight_of(const row_view &v, float s)
 
 __device__ inline unsigned long long to_fixed_point(float weight)
 {
-  return static_cast<unsigned long long>(weight * FIXED_POINT_ONE);
+  return __float2ull_rn(weight * FIXED_POINT_ONE); /* truncated weights of many ids would sum to too little */
 }
 
 /* Clear this thread block's histogram for the next pass. The other thread blocks have read the previous one before the
