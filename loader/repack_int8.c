@@ -2,8 +2,10 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
+#include "base/dtype.h"
 #include "loader/integers/dequantise.h"
 
 enum { MIN_THREAD_ELEMENTS = 1 << 16 /* less work per thread costs more than it saves */ };
@@ -27,22 +29,48 @@ static yk_status refuse(const yk_repack_request *r, int64_t output, int64_t inpu
                     (long long)(r->slice.k_begin + input), (double)value);
 }
 
+/* The largest magnitude of a row; a NaN or an infinity is kept. Comparisons of bits, which compilers vectorise. */
+static float largest_of(const float *row, int64_t k)
+{
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < k; i++) {
+    const uint32_t magnitude = yk_f32_bits(row[i]) & 0x7FFFFFFFu;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  return yk_f32_from_bits(largest);
+}
+
 /* row: f32 [k] of the output. */
 static yk_status quantise_row(const quantising *job, int64_t place, int64_t output, const float *row, yk_err *err)
 {
+  const float to_integer = 0x1.8p23f; /* added to a number below 2^22, rounds it to an integer, ties to even */
   const int64_t k = n_inputs(job->request);
   int8_t *to = job->to + place * k;
-  float largest = 0;
-  for (int64_t i = 0; i < k; i++) {
+  const float largest = largest_of(row, k), scale = largest / 127.0f;
+  for (int64_t i = 0; !isfinite(largest) && i < k; i++)
     if (!isfinite(row[i])) return refuse(job->request, output, i, row[i], err);
-    largest = fmaxf(largest, fabsf(row[i]));
-  }
-  const float scale = largest / 127.0f;
   job->scales[place] = scale;
-  for (int64_t i = 0; i < k; i++) {
-    const float q = scale > 0 ? rintf(row[i] / scale) : 0;
-    to[i] = (int8_t)fmaxf(-127, fminf(127, q)); /* a subnormal scale is inexact */
+  if (scale == 0) {
+    memset(to, 0, (size_t)k);
+    return YK_OK;
   }
+  for (int64_t i = 0; i < k; i++) {
+    const int32_t q = (int32_t)(row[i] / scale + to_integer - to_integer);
+    to[i] = (int8_t)(q > 127 ? 127 : q < -127 ? -127 : q); /* a subnormal scale is inexact */
+  }
+  return YK_OK;
+}
+
+/* A row's weights as f32 [k]. aligned: space for k numbers. */
+static yk_status read_row(const yk_repack_request *r, int64_t output, void *aligned, float *row, yk_err *err)
+{
+  const yk_weight_view *weight = r->weight;
+  const yk_weight_slice slice = {r->slice.k_begin, r->slice.k_end, output, output + 1};
+  const size_t element = yk_dtype_bytes(weight->dtype);
+  if (weight->plain_stride > 0) return yk_dequantise(weight, &slice, row, n_inputs(r), err);
+  const char *from = (const char *)weight->plain + (size_t)(output * weight->k + r->slice.k_begin) * element;
+  memcpy(aligned, from, (size_t)n_inputs(r) * element);
+  r->widen(row, weight->dtype, aligned, (size_t)n_inputs(r));
   return YK_OK;
 }
 
@@ -51,13 +79,12 @@ static yk_status quantise_rows(void *context, int64_t begin, int64_t end, yk_err
   const quantising *job = context;
   const yk_repack_request *r = job->request;
   const int64_t k = n_inputs(r);
-  float *row = malloc((size_t)k * sizeof *row);
+  float *row = malloc(2 * (size_t)k * sizeof *row); /* and as much for read_row */
   if (!row) return yk_err_set(err, YK_E_NOMEM, "no memory for %lld weights", (long long)k);
   yk_status status = YK_OK;
   for (int64_t i = begin; i < end && status == YK_OK; i++) {
     const int64_t output = r->n_order ? r->n_order[i] : r->slice.n_begin + i;
-    const yk_weight_slice slice = {r->slice.k_begin, r->slice.k_end, output, output + 1};
-    status = yk_dequantise(r->weight, &slice, row, k, err);
+    status = read_row(r, output, row + k, row, err);
     if (status == YK_OK) status = quantise_row(job, i, output, row, err);
   }
   free(row);

@@ -6,7 +6,7 @@
 #include "base/status.h"
 #include "loader/repack_request.h"
 
-/* yk_repack_int8 - write the slice of a plain weight as int8 [n, k] to `to`, with its scales float32 [n], outputs in the
+/* yk_repack_int8 - write the slice of a plain weight as int8 [n, k] to `to`, its scales as float32 [n], outputs in the
  *   request's order: w is about scale * q, where scale is the largest |w| of the output's inputs in the slice
  *   over 127, and q is w / scale, rounded to the nearest integer, ties to even, within -127 to 127. An output of zeros
  *   has scale 0. Every operation is a float32 one, rounded once.

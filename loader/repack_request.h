@@ -9,6 +9,9 @@
 /* Rounds n floats to dtype. */
 typedef void yk_round_floats(void *to, yk_dtype dtype, const float *from, size_t n);
 
+/* The same back, exact; from: aligned. */
+typedef void yk_widen_floats(float *to, yk_dtype dtype, const void *from, size_t n);
+
 /* Names as in yk_linear_part (kernels/linear.h). */
 typedef struct yk_repack_request {
   const yk_weight_view *weight;
@@ -22,6 +25,7 @@ typedef struct yk_repack_request {
   bool as_int8;           /* a plain weight becomes INT8 in ROWS, with a scale for each output (repack_int8.h) */
   yk_dtype dtype;
   yk_round_floats *round;
+  yk_widen_floats *widen; /* with as_int8 */
 } yk_repack_request;
 
 #endif

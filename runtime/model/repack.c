@@ -45,7 +45,8 @@ static yk_repack_request request_of(const yk_model_device *dev, const yk_linear_
                              .as_floats = yk_repack_dequantises(dev, spec, i),
                              .as_int8 = part->as_int8,
                              .dtype = plain_dtype(dev),
-                             .round = yk_cpu_simd_best()->from_f32};
+                             .round = yk_cpu_simd_best()->from_f32,
+                             .widen = yk_cpu_simd_best()->to_f32};
 }
 
 /* ---- Outlines: parts without data, for plans --------------------------------------------------------------------- */
