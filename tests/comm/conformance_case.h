@@ -58,6 +58,7 @@ void integer_maxima_body(rank_case *c);
 void all_reduce_add_norm_body(rank_case *c);
 void result_norm_body(rank_case *c);
 void combining_all_reduce_body(rank_case *c);
+void combining_with_gain_body(rank_case *c);
 void gather_body(rank_case *c);
 void await_writes_body(rank_case *c);
 void gather_host_body(rank_case *c);

@@ -115,6 +115,7 @@ static void all_operations(void **state)
                     {"all_reduce_add_norm", all_reduce_add_norm_body, true},
                     {"all_reduce_add_norm with a norm of the sum", result_norm_body, true},
                     {"combining all_reduce_add_norm", combining_all_reduce_body, true},
+                    {"combining all_reduce_add_norm with a gain", combining_with_gain_body, true},
                     {"all_reduce_i32 sum", integer_sums_body, true},
                     {"all_reduce_i32 max", integer_maxima_body, true},
                     {"embedding", embedding_body, true},

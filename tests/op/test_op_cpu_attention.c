@@ -1,5 +1,5 @@
 /* test_op_cpu_attention.c - rotary embedding, cache and attention on the CPU device, every instruction set. */
-#include "op/op_cases_attention.h"
+#include "op/op_cases_attention_options.h"
 #include "op/op_cpu_target.h"
 
 static void check_random(const op_target *target)

@@ -1,6 +1,7 @@
 /* test_op_cuda_attention.c - rotary embedding, cache and attention on a GPU. */
 #include "each_case.h"
 #include "kernels/cuda/device/state.h"
+#include "op/op_cases_attention_options.h"
 #include "op/op_cases_kv.h"
 #include "op/op_cuda_target.h"
 

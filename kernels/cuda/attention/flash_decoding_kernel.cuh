@@ -33,14 +33,14 @@ __host__ __device__ constexpr int most_decode_warps()
     return most_decode_warps<CACHE, HD, N_TILES, WARPS / 2>();
 }
 
-/* Warps of the smallest thread block, for GPUs with 99 KiB of shared memory. A kernel of two tiles has one size: where
- * memory is too small for that, a kernel of one tile takes over. */
+/* Warps of the smallest thread block, for GPUs with 99 KiB of shared memory (of heads of 512: 163 KiB). A kernel of two
+ * tiles has one size: where memory is too small for that, a kernel of one tile takes over. */
 template <typename CACHE, int HD, int N_TILES> __host__ __device__ constexpr int fewest_decode_warps()
 {
   if constexpr (N_TILES > 1)
     return most_decode_warps<CACHE, HD, N_TILES>();
   else
-    return HD > 128 ? 2 : 4;
+    return HD > 256 ? 1 : HD > 128 ? 2 : 4;
 }
 
 /* Called by all threads of a thread block. Arguments as in the kernel. */
