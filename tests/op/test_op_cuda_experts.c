@@ -298,20 +298,23 @@ static mixture_case planned_fp4_case(int32_t n_rows)
       n_rows, 2880, 352, 0, 32, 0, .is_fp4 = true, .has_bias = true, .has_router_bias = true, .is_clamped = true};
 }
 
-static yk_moe_plan plan_of(const op_target *target, mixture_case c, bool has_pending_norm, bool shares_maxima)
+static yk_moe_plan plan_of(const op_target *target, const mixture_case *c, bool has_pending_norm, bool shares_maxima)
 {
-  const int32_t n_rows = c.n_rows;
   yk_device *dev = op_device_new(target, YK_BF16, 1, 16);
-  const mixture_shapes shapes = mixture_shapes_of(&c);
-  mixture_layers layers = mixture_layers_new(dev, &shapes, n_rows);
-  mixture_norm norm = mixture_norm_new(dev, &c);
-  yk_normed x = has_pending_norm ? mixture_pending(&c, &norm) : (yk_normed){.rows = layers.router.x.dev};
-  yk_mixture *mixture = mixture_new(dev, &c, &layers);
+  const mixture_shapes shapes = mixture_shapes_of(c);
+  mixture_layers layers = mixture_layers_new(dev, &shapes, c->n_rows);
+  mixture_norm norm = mixture_norm_new(dev, c);
+  yk_normed x = has_pending_norm ? mixture_pending(c, &norm) : (yk_normed){.rows = layers.router.x.dev};
+  yk_mixture *mixture = mixture_new(dev, c, &layers);
   mixture->spec.sizes.shares_maxima = shares_maxima;
   void *scratch = route_memory(dev, (size_t)mixture->at.end);
-  op_array y = op_array_new(dev, YK_BF16, (size_t)(n_rows * c.hidden));
+  op_array y = op_array_new(dev, YK_BF16, (size_t)(c->n_rows * c->hidden));
   yk_partial partial = {.rows = y.dev};
-  const yk_mixture_args args = {.x = &x, .y = &partial, .n_rows = n_rows, .scratch = scratch};
+  const yk_mixture_args args = {.x = &x,
+                                .y = &partial,
+                                .router_x = c->has_branches ? layers.shared_gate_up.x.dev : NULL,
+                                .n_rows = c->n_rows,
+                                .scratch = scratch};
   const yk_moe_forward f = yk_moe_forward_of(dev, mixture, &args);
   const yk_moe_plan plan = yk_moe_plan_of(&f, YK_MOE_FUSE_ALL);
   dev->ops->free(dev, scratch);
@@ -354,17 +357,53 @@ static void test_plans(void **state)
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char text[160];
     const int32_t n_rows = cases[i].n_rows;
-    const yk_moe_plan plan = plan_of(&cuda_target, cases[i].is_fp4 ? planned_fp4_case(n_rows) : planned_case(n_rows),
-                                     cases[i].n_ranks == 1, false);
+    const mixture_case c = cases[i].is_fp4 ? planned_fp4_case(n_rows) : planned_case(n_rows);
+    const yk_moe_plan plan = plan_of(&cuda_target, &c, cases[i].n_ranks == 1, false);
     yk_moe_plan_print(&plan, text, sizeof text);
     printf("%s\n", text);
     if (is_hopper) assert_string_equal(text, cases[i].text);
   }
-  const yk_moe_plan before = plan_of(&mma_target, planned_case(1), false, false),
-                    cut = plan_of(&cuda_target, planned_case(1), false, true);
+  const mixture_case one = planned_case(1);
+  const yk_moe_plan before = plan_of(&mma_target, &one, false, false), cut = plan_of(&cuda_target, &one, false, true);
   assert_false(before.is_single_token || before.shared_down == YK_MOE_SHARED_FUSED);
   assert_int_equal(before.combination, YK_MOE_COMBINATION_APART);
   assert_false(cut.is_single_token); /* ranks exchange values between its GEMMs */
+}
+
+/* Mixtures that some kernels do not take, behind a norm. */
+static void test_plans_of_other_mixtures(void **state)
+{
+  (void)state;
+  static const struct {
+    mixture_case c;
+    const char *text;
+  } cases[] = {
+      {{1, 2048, 256, 896, 128, 128, .is_plain = true},
+       "1 row: norm apart, router kernel, shared gate_up apart, shared down fused, combination in down"},
+      {{8, 2048, 256, 896, 128, 128, .is_plain = true},
+       "8 rows: norm in router, router kernel, shared gate_up apart, shared down fused, slots"},
+      {{1, 2048, 256, 896, 128, 128, .latent = 512},
+       "1 row: norm apart, router kernel, shared gate_up apart, shared down apart, combination in down"},
+      {{8, 2048, 256, 896, 128, 128, .latent = 512},
+       "8 rows: norm in router, router kernel, shared gate_up apart, shared down apart, combination apart"},
+      {{1, 2048, 256, 896, 128, 128, .weighs_inputs = true},
+       "1 row: norm apart, router kernel, shared gate_up apart, shared down apart, combination apart"},
+      {{8, 2048, 256, 896, 128, 128, .weighs_inputs = true},
+       "8 rows: norm in router, router kernel, shared gate_up apart, shared down apart, combination apart"},
+      {{1, 2048, 256, 0, 128, 0, .has_branches = true},
+       "1 row: norm apart, router kernel, shared gate_up none, shared down none, combination in down"},
+      {{8, 2048, 256, 0, 128, 0, .has_branches = true},
+       "8 rows: norm apart, router kernel, shared gate_up none, shared down none, slots"},
+  };
+  yk_device *dev = op_device_new(&cuda_target, YK_F16, 1, 16);
+  const bool is_hopper = yk_cuda_device_of(dev)->wna16.path == YK_GEMM_WGMMA;
+  dev->ops->destroy(dev);
+  for (size_t i = 0; each_case(i, is_hopper && i < sizeof cases / sizeof *cases); i++) {
+    char text[160];
+    const yk_moe_plan plan = plan_of(&cuda_target, &cases[i].c, true, false);
+    yk_moe_plan_print(&plan, text, sizeof text);
+    assert_string_equal(text, cases[i].text);
+  }
 }
 
 static void expect_refusal(yk_device *dev, const yk_linear_spec *spec, yk_status expected, const char *part)
@@ -409,12 +448,19 @@ int main(void)
   int gate = gpu_gate(1);
   if (gate != GPU_GO) return gate;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_routing),        cmocka_unit_test(test_routers),
-      cmocka_unit_test(test_combination),    cmocka_unit_test(test_grouped_layers),
-      cmocka_unit_test(test_tiles_agree),    cmocka_unit_test(test_grouped_row),
-      cmocka_unit_test(test_grouped_orders), cmocka_unit_test(test_grouped_orders_of_long_rows),
-      cmocka_unit_test(test_refusals),       cmocka_unit_test(test_grouped_w8a8),
-      cmocka_unit_test(test_mixture),        cmocka_unit_test(test_plans),
+      cmocka_unit_test(test_routing),
+      cmocka_unit_test(test_routers),
+      cmocka_unit_test(test_combination),
+      cmocka_unit_test(test_grouped_layers),
+      cmocka_unit_test(test_tiles_agree),
+      cmocka_unit_test(test_grouped_row),
+      cmocka_unit_test(test_grouped_orders),
+      cmocka_unit_test(test_grouped_orders_of_long_rows),
+      cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_grouped_w8a8),
+      cmocka_unit_test(test_mixture),
+      cmocka_unit_test(test_plans),
+      cmocka_unit_test(test_plans_of_other_mixtures),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
