@@ -204,6 +204,7 @@ template <typename T> __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_
     state.store(rows.snapshot + matrix);
     store_window<T>(p, rows, h, end, rows.snapshot);
   }
+  yk_ptx::let_next_kernel_start();
   state.store(rows.after + matrix);
   store_window<T>(p, rows, h, rows.end, rows.after);
 }
