@@ -15,6 +15,7 @@
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
+#include "kernels/cuda/ptx/parameters.cuh"
 
 using namespace yk_adapters;
 using yk_cuda::from_float;
@@ -44,7 +45,7 @@ struct expand_params {
   const void *src;
   void *y;
   int64_t src_stride, y_stride;
-  bool finishes, is_interleaved, is_wide;
+  bool finishes, is_interleaved;
   const void *bias;
   bool bias_is_f32;
   yk_activation activation;
@@ -76,31 +77,35 @@ template <typename T> __device__ __forceinline__ void unpack(uint32_t word, uint
   high = __float_as_uint(to_float(pair.at[1]));
 }
 
-/* 8 neighbouring elements of 16 bits, of which n are there; as words, since an element takes a register of its own. */
-__device__ __forceinline__ uint4 load_wide(const void *array, int64_t at, int n, bool is_wide)
+/* 8 neighbouring elements of 16 bits, of which n are there; as words, since an element takes a register of its own.
+ * IS_WIDE: all 8 are there, at a multiple of 16 bytes. */
+template <bool IS_WIDE> __device__ __forceinline__ uint4 load_wide(const void *array, int64_t at, int n)
 {
   const uint16_t *from = static_cast<const uint16_t *>(array) + at;
-  if (is_wide && n == WIDE) return __ldcg(reinterpret_cast<const uint4 *>(from));
-  uint32_t words[WIDE / 2];
+  if constexpr (IS_WIDE) {
+    return n > 0 ? __ldcg(reinterpret_cast<const uint4 *>(from)) : make_uint4(0, 0, 0, 0);
+  } else {
+    uint32_t words[WIDE / 2];
 #pragma unroll
-  for (int i = 0; i < WIDE / 2; i++) {
-    const uint32_t low = 2 * i < n ? __ldcg(from + 2 * i) : 0, high = 2 * i + 1 < n ? __ldcg(from + 2 * i + 1) : 0;
-    words[i] = low | high << 16;
+    for (int i = 0; i < WIDE / 2; i++) {
+      const uint32_t low = 2 * i < n ? __ldcg(from + 2 * i) : 0, high = 2 * i + 1 < n ? __ldcg(from + 2 * i + 1) : 0;
+      words[i] = low | high << 16;
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
   }
-  return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-template <typename T>
-__device__ __forceinline__ void store_wide(void *array, int64_t at, int n, bool is_wide, const vec<T, WIDE> &v)
+template <bool IS_WIDE, typename T>
+__device__ __forceinline__ void store_wide(void *array, int64_t at, int n, const vec<T, WIDE> &v)
 {
   T *to = static_cast<T *>(array) + at;
-  if (is_wide && n == WIDE) {
+  if constexpr (IS_WIDE) {
     *reinterpret_cast<vec<T, WIDE> *>(to) = v;
-    return;
-  }
+  } else {
 #pragma unroll
-  for (int i = 0; i < WIDE; i++)
-    if (i < n) to[i] = v.at[i];
+    for (int i = 0; i < WIDE; i++)
+      if (i < n) to[i] = v.at[i];
+  }
 }
 
 template <typename T> __device__ __forceinline__ float bias_of(const expand_params &p, int64_t output)
@@ -237,7 +242,7 @@ __device__ __forceinline__ vec<T, WIDE> finish_row(const expand_params &p, int p
 }
 
 /* The lane's outputs, and the rows of src that it adds to. */
-template <int M_TILES, int PARTS> struct outputs_of_lane {
+template <int M_TILES, int PARTS, bool IS_WIDE> struct outputs_of_lane {
   uint4 src[M_TILES][2][PARTS];
   int part, n; /* n: outputs that are there */
   int64_t output;
@@ -257,9 +262,9 @@ template <int M_TILES, int PARTS> struct outputs_of_lane {
         if (at >= tile.n_rows || n == 0) continue;
 #pragma unroll
         for (int i = 0; i < PARTS; i++)
-          src[m][half][i] = load_wide(
+          src[m][half][i] = load_wide<IS_WIDE>(
               p.src, (first_row + tile.rows[at]) * p.src_stride + src_column<PARTS>(p, PARTS == 1 ? part : i, output),
-              n, p.is_wide);
+              n);
       }
     }
   }
@@ -280,8 +285,8 @@ template <int M_TILES, int PARTS> struct outputs_of_lane {
 #pragma unroll
           for (int e = 0; e < WIDE; e++) product[i][e] = acc.at[m][i][e / 2][half * 2 + e % 2];
         }
-        store_wide<T>(p.y, (first_row + tile.rows[at]) * p.y_stride + p.parts[part].first_column + output, n, p.is_wide,
-                      finish_row<T, PARTS>(p, part, output, n, src[m][half], product));
+        store_wide<IS_WIDE, T>(p.y, (first_row + tile.rows[at]) * p.y_stride + p.parts[part].first_column + output, n,
+                               finish_row<T, PARTS>(p, part, output, n, src[m][half], product));
       }
     }
   }
@@ -295,7 +300,7 @@ __device__ __forceinline__ int part_of_block(const expand_params &p)
 }
 
 /* PARTS: 2 for a gated activation. */
-template <typename T, int M_TILES, int PARTS>
+template <typename T, int M_TILES, int PARTS, bool IS_WIDE>
 __global__ void __launch_bounds__(THREADS) expand_kernel(const __grid_constant__ expand_params p)
 {
   __shared__ row_tile tile;
@@ -304,18 +309,19 @@ __global__ void __launch_bounds__(THREADS) expand_kernel(const __grid_constant__
   const int64_t of_warp = static_cast<int64_t>(blockIdx.x - p.parts[part].first_block) * BLOCK_OUTPUTS +
                           threadIdx.x / WARP * YK_ADAPTER_CHUNK;
   const bool has_outputs = of_warp < p.parts[part].n;
-  outputs_of_lane<M_TILES, PARTS> out = {};
+  outputs_of_lane<M_TILES, PARTS, IS_WIDE> out = {};
   part_entries<PARTS> entries;
   b_block<PARTS> b = {};
   out.part = part;
   out.output = of_warp + lane % 4 * WIDE;
   out.n = static_cast<int>(max(static_cast<int64_t>(0), min(static_cast<int64_t>(WIDE), p.parts[part].n - out.output)));
   yk_ptx::let_next_kernel_start();
+  yk_ptx::read_parameters(p);
   find_tile(tile, p.source, first_row, blockIdx.z);
   entries.load(p, tile.n_rows > 0 ? tile.adapter : 0, part);
   if (entries.change() && has_outputs) b.load(p, tile.adapter, part, of_warp, 0);
   yk_ptx::wait_for_previous_kernel();
-  for (int index = blockIdx.z; tile.n_rows > 0;) {
+  for (int index = blockIdx.z; index < tile.n_tiles;) {
     if (entries.change() || p.finishes) {
       sums_of_lane<M_TILES, PARTS> acc = {};
       out.load(p, tile, first_row);
@@ -331,8 +337,9 @@ __global__ void __launch_bounds__(THREADS) expand_kernel(const __grid_constant__
       out.template store<T>(p, tile, first_row, acc);
     }
     index += gridDim.z;
+    if (index >= tile.n_tiles) return; /* without another search, which would delay the next kernel */
     find_tile(tile, p.source, first_row, index);
-    entries.load(p, tile.n_rows > 0 ? tile.adapter : 0, part);
+    entries.load(p, tile.adapter, part);
     if (entries.change() && has_outputs) b.load(p, tile.adapter, part, of_warp, 0);
   }
 }
@@ -353,21 +360,26 @@ unsigned fill_parts(expand_params &p, const yk_cuda_adapter_layout &layout, bool
   return static_cast<unsigned>(n_blocks);
 }
 
-/* Whether rows of src and y, and the outputs of every part in them, begin at multiples of 8 elements. */
+/* Whether rows of src and y, and the outputs of every part in them, are whole vectors of 8 elements. */
 bool is_wide(const expand_params &p, const yk_cuda_expand_args &args)
 {
   bool yes = yk_cuda::is_aligned(args.src, 16) && yk_cuda::is_aligned(args.y, 16) && args.src_stride % WIDE == 0 &&
              args.y_stride % WIDE == 0;
-  for (int i = 0; i < p.n_parts; i++) yes = yes && p.parts[i].first_column % WIDE == 0;
-  return yes && (!args.activation.is_gated || p.parts[0].n % WIDE == 0);
+  for (int i = 0; i < p.n_parts; i++) yes = yes && p.parts[i].n % WIDE == 0;
+  return yes;
 }
 
-template <typename T> cudaError_t launch(const expand_params &p, dim3 grid, bool is_gated, cudaStream_t stream)
+template <typename T, bool IS_WIDE> auto kernel_of(const expand_params &p)
 {
   const bool is_few = p.source.tile_rows == FEW_TILE_ROWS;
   constexpr int FEW = FEW_TILE_ROWS / MMA_ROWS, MANY = MANY_TILE_ROWS / MMA_ROWS;
-  const auto kernel = is_gated ? (is_few ? expand_kernel<T, FEW, 2> : expand_kernel<T, MANY, 2>)
-                               : (is_few ? expand_kernel<T, FEW, 1> : expand_kernel<T, MANY, 1>);
+  if (p.activation.is_gated) return is_few ? expand_kernel<T, FEW, 2, IS_WIDE> : expand_kernel<T, MANY, 2, IS_WIDE>;
+  return is_few ? expand_kernel<T, FEW, 1, IS_WIDE> : expand_kernel<T, MANY, 1, IS_WIDE>;
+}
+
+template <typename T> cudaError_t launch(const expand_params &p, bool is_wide, dim3 grid, cudaStream_t stream)
+{
+  const auto kernel = is_wide ? kernel_of<T, true>(p) : kernel_of<T, false>(p);
   const cudaError_t error = yk_ptx::prefer_shared_memory(reinterpret_cast<const void *>(kernel));
   if (error != cudaSuccess) return error;
   return yk_ptx::launch_dependent(kernel, {grid, THREADS, 0, 1}, stream, p);
@@ -402,9 +414,8 @@ extern "C" cudaError_t yk_cuda_launch_expand(const yk_cuda_adapted_rows *rows, c
   p.bias = args->bias;
   p.bias_is_f32 = args->bias_dtype == YK_F32;
   p.activation = args->activation;
-  p.is_wide = is_wide(p, *args);
+  const bool wide = is_wide(p, *args);
   const dim3 grid(n_blocks, static_cast<unsigned>(chunks_of(args->n_rows)),
                   static_cast<unsigned>(tile_slots_of(rows->n_rows, layout.n_adapters)));
-  return yk_cuda::with_act_type(rows->dtype,
-                                [&](auto type) { return launch<decltype(type)>(p, grid, is_gated, stream); });
+  return yk_cuda::with_act_type(rows->dtype, [&](auto type) { return launch<decltype(type)>(p, wide, grid, stream); });
 }

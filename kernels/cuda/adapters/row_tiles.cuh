@@ -20,6 +20,7 @@ constexpr int CHUNK_ROWS = 64, WARP = 32;
 struct row_tile {
   int adapter; /* 0: rows without one */
   int n_rows;  /* 0: the chunk has no such tile */
+  int n_tiles; /* of the chunk */
   uint8_t rows[CHUNK_ROWS];
 };
 
@@ -28,7 +29,7 @@ struct row_source {
   const int32_t *adapters; /* [n_rows] */
   int n_rows;
   int least_adapter; /* 0, or 1 to leave out rows without an adapter */
-  int tile_rows;     /* a power of two, at most CHUNK_ROWS */
+  int tile_rows;     /* at most CHUNK_ROWS */
 };
 
 /* Number of chunks of rows, and thread blocks that share the tiles of each chunk, in a step of n_rows: few rows leave
@@ -54,7 +55,7 @@ __device__ __forceinline__ void find_tile(row_tile &tile, const row_source &sour
 #pragma unroll
     for (int i = 0; i < 2; i++)
       own[i] = lane + i * WARP < n ? __ldg(source.adapters + first_row + lane + i * WARP) : INT_MAX;
-    int adapter = source.least_adapter - 1, count = 0;
+    int adapter = source.least_adapter - 1, n_tiles = 0, found = INT_MAX, first = 0, count = 0;
     unsigned holders[2] = {};
     while (true) { /* ends at INT_MAX, which is larger than every adapter */
       int next = INT_MAX;
@@ -63,26 +64,29 @@ __device__ __forceinline__ void find_tile(row_tile &tile, const row_source &sour
         if (own[i] > adapter) next = min(next, own[i]);
       adapter = __reduce_min_sync(~0u, next);
       if (adapter == INT_MAX) break;
-      holders[0] = __ballot_sync(~0u, own[0] == adapter);
-      holders[1] = __ballot_sync(~0u, own[1] == adapter);
-      count = __popc(holders[0]) + __popc(holders[1]);
-      const int tiles = (count + source.tile_rows - 1) / source.tile_rows;
-      if (index < tiles) break;
-      index -= tiles;
+      const unsigned low = __ballot_sync(~0u, own[0] == adapter), high = __ballot_sync(~0u, own[1] == adapter);
+      const int n_rows = __popc(low) + __popc(high), tiles = (n_rows + source.tile_rows - 1) / source.tile_rows;
+      if (index >= n_tiles && index < n_tiles + tiles) {
+        found = adapter;
+        first = (index - n_tiles) * source.tile_rows;
+        count = n_rows;
+        holders[0] = low;
+        holders[1] = high;
+      }
+      n_tiles += tiles;
     }
-    const int first = index * source.tile_rows;
-    const bool is_there = adapter != INT_MAX;
     int before = 0;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       const int at = before + __popc(holders[i] & ((1u << lane) - 1)) - first;
-      if (is_there && own[i] == adapter && at >= 0 && at < source.tile_rows)
+      if (count > 0 && own[i] == found && at >= 0 && at < source.tile_rows)
         tile.rows[at] = static_cast<uint8_t>(lane + i * WARP);
       before += __popc(holders[i]);
     }
     if (lane == 0) {
-      tile.adapter = adapter;
-      tile.n_rows = is_there ? min(count - first, source.tile_rows) : 0;
+      tile.adapter = found;
+      tile.n_rows = min(count - first, source.tile_rows);
+      tile.n_tiles = n_tiles;
     }
   }
   __syncthreads();

@@ -14,6 +14,7 @@
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
+#include "kernels/cuda/ptx/parameters.cuh"
 
 using namespace yk_adapters;
 
@@ -28,22 +29,24 @@ struct shrink_params {
   const void *x;
   float *products;
   int n_tiles, n_groups, k_chunks, range_chunks;
-  bool is_wide; /* rows of x are whole 16-byte vectors */
 };
 
-/* 8 neighbouring elements of x, zeros past the end of the row. */
-__device__ __forceinline__ uint4 load_x(const shrink_params &p, int64_t row, int64_t column)
+/* 8 neighbouring elements of x, zeros past the end of the row. IS_WIDE: rows of x are whole 16-byte vectors. */
+template <bool IS_WIDE> __device__ __forceinline__ uint4 load_x(const shrink_params &p, int64_t row, int64_t column)
 {
   const uint16_t *from = static_cast<const uint16_t *>(p.x) + row * p.k + column;
-  if (p.is_wide) return column < p.k ? __ldcg(reinterpret_cast<const uint4 *>(from)) : make_uint4(0, 0, 0, 0);
-  uint32_t words[4];
+  if constexpr (IS_WIDE) {
+    return column < p.k ? __ldcg(reinterpret_cast<const uint4 *>(from)) : make_uint4(0, 0, 0, 0);
+  } else {
+    uint32_t words[4];
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const uint32_t low = column + 2 * i < p.k ? __ldcg(from + 2 * i) : 0;
-    const uint32_t high = column + 2 * i + 1 < p.k ? __ldcg(from + 2 * i + 1) : 0;
-    words[i] = low | high << 16;
+    for (int i = 0; i < 4; i++) {
+      const uint32_t low = column + 2 * i < p.k ? __ldcg(from + 2 * i) : 0;
+      const uint32_t high = column + 2 * i + 1 < p.k ? __ldcg(from + 2 * i + 1) : 0;
+      words[i] = low | high << 16;
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
   }
-  return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
 /* A lane's elements of A in one chunk of columns, of all tiles of the group. */
@@ -102,7 +105,7 @@ __device__ __forceinline__ void store_octet(const shrink_params &p, const float4
   }
 }
 
-template <typename T, int OCTETS>
+template <typename T, int OCTETS, bool IS_WIDE>
 __global__ void __launch_bounds__(THREADS, OCTETS <= 2 ? 3 : 2) shrink_kernel(const __grid_constant__ shrink_params p)
 {
   __shared__ row_tile tile;
@@ -113,10 +116,11 @@ __global__ void __launch_bounds__(THREADS, OCTETS <= 2 ? 3 : 2) shrink_kernel(co
   const int first_chunk = range * p.range_chunks + warp, end_chunk = min((range + 1) * p.range_chunks, p.k_chunks);
   a_chunk a = {};
   yk_ptx::let_next_kernel_start();
+  yk_ptx::read_parameters(p);
   find_tile(tile, p.source, first_row, blockIdx.z);
   if (tile.n_rows > 0 && first_chunk < end_chunk) a.load(p, tile.adapter, first_tile, n_tiles, first_chunk);
   yk_ptx::wait_for_previous_kernel();
-  for (int index = blockIdx.z; tile.n_rows > 0;) {
+  for (int index = blockIdx.z; index < tile.n_tiles;) {
     float acc[OCTETS][GROUP_TILES][4] = {};
     const int n_octets = (tile.n_rows + OCTET - 1) / OCTET;
 #pragma unroll 1
@@ -126,7 +130,8 @@ __global__ void __launch_bounds__(THREADS, OCTETS <= 2 ? 3 : 2) shrink_kernel(co
       for (int i = 0; i < OCTETS; i++) {
         const int at = i * OCTET + lane / 4;
         x[i] = make_uint4(0, 0, 0, 0);
-        if (at < tile.n_rows) x[i] = load_x(p, first_row + tile.rows[at], chunk * YK_ADAPTER_CHUNK + lane % 4 * 8);
+        if (at < tile.n_rows)
+          x[i] = load_x<IS_WIDE>(p, first_row + tile.rows[at], chunk * YK_ADAPTER_CHUNK + lane % 4 * 8);
       }
       const a_chunk own = a;
       if (chunk + WARPS < end_chunk) a.load(p, tile.adapter, first_tile, n_tiles, chunk + WARPS);
@@ -149,15 +154,22 @@ __global__ void __launch_bounds__(THREADS, OCTETS <= 2 ? 3 : 2) shrink_kernel(co
       store_octet(p, sums, tile, first_row, i, first_tile, n_tiles, range);
     }
     index += gridDim.z;
+    if (index >= tile.n_tiles) return;
     find_tile(tile, p.source, first_row, index); /* its barriers: the last octet's sums have been read */
-    if (tile.n_rows > 0 && first_chunk < end_chunk) a.load(p, tile.adapter, first_tile, n_tiles, first_chunk);
+    if (first_chunk < end_chunk) a.load(p, tile.adapter, first_tile, n_tiles, first_chunk);
   }
+}
+
+template <typename T, bool IS_WIDE> auto kernel_of(const shrink_params &p)
+{
+  return p.source.tile_rows == FEW_TILE_ROWS ? shrink_kernel<T, FEW_TILE_ROWS / OCTET, IS_WIDE>
+                                             : shrink_kernel<T, MANY_TILE_ROWS / OCTET, IS_WIDE>;
 }
 
 template <typename T> cudaError_t launch(const shrink_params &p, dim3 grid, cudaStream_t stream)
 {
-  const auto kernel = p.source.tile_rows == FEW_TILE_ROWS ? shrink_kernel<T, FEW_TILE_ROWS / OCTET>
-                                                          : shrink_kernel<T, MANY_TILE_ROWS / OCTET>;
+  const bool is_wide = p.k % 8 == 0 && yk_cuda::is_aligned(p.x, 16);
+  const auto kernel = is_wide ? kernel_of<T, true>(p) : kernel_of<T, false>(p);
   const cudaError_t error = yk_ptx::prefer_shared_memory(reinterpret_cast<const void *>(kernel));
   if (error != cudaSuccess) return error;
   return yk_ptx::launch_dependent(kernel, {grid, THREADS, 0, 1}, stream, p);
@@ -181,7 +193,6 @@ extern "C" cudaError_t yk_cuda_launch_shrink(const yk_cuda_adapted_rows *rows, c
   p.n_groups = (p.n_tiles + GROUP_TILES - 1) / GROUP_TILES;
   p.k_chunks = static_cast<int>(layout.k_chunks);
   p.range_chunks = ranges.chunks;
-  p.is_wide = layout.k % 8 == 0 && yk_cuda::is_aligned(x, 16);
   const dim3 grid(static_cast<unsigned>(ranges.count * p.n_groups), static_cast<unsigned>(chunks_of(rows->n_rows)),
                   static_cast<unsigned>(tile_slots_of(rows->n_rows, layout.n_adapters)));
   return yk_cuda::with_act_type(rows->dtype, [&](auto type) { return launch<decltype(type)>(p, grid, stream); });
