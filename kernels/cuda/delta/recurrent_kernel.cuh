@@ -2,7 +2,7 @@
  * the shared memory of a thread block: read before the first row, written with the last. Three thread blocks of a
  * multiprocessor have 192 KB of states, so that one computes while others read and write.
  *
- * Warp w has rows ROWS (w % GROUPS) and following of the state, one for each element of k, and 64 of its columns: lane l
+ * Warp w has ROWS rows of the state from ROWS (w % GROUPS) on, one for each element of k, and 64 of its columns: lane l
  * has columns 64 (w / GROUPS) + 2 l and the next. A token takes two barriers:
  *
  *   convolution of the head's channels, decay, beta                     all threads, one channel or two each
