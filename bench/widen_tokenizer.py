@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes a model folder without weights whose byte-level BPE tokenizer has as many ids as a large model's.
 
-The ids of IN keep their numbers. The further ones are pairs of IN's tokens, most frequent first, each with its merge:
-a text has fewer tokens than before, and masks of constraints have real sizes. OUT is a value for
+The further ids are pairs of IN's tokens, most frequent first, each with its merge: a text has fewer tokens than before,
+and masks of constraints have real sizes. Added tokens keep their order and have the last ids. OUT is a value for
 `make_random_model.py --tokenizer`, so that `bench_clients --json-schema` can be measured without a downloaded model.
 
 Usage: widen_tokenizer.py IN OUT VOCAB_SIZE
@@ -10,7 +10,6 @@ Usage: widen_tokenizer.py IN OUT VOCAB_SIZE
 
 import json
 import os
-import shutil
 import sys
 
 
@@ -47,18 +46,32 @@ def widen(model, first_id, size):
     sys.exit(f"{size} ids: expected at most {first_id}, the number with all pairs of tokens")
 
 
+def move_added(tokenizer, settings, config, size):
+    """Gives the added tokens the last ids, and both configurations their new numbers."""
+    added = sorted(tokenizer["added_tokens"], key=lambda token: token["id"])
+    moved = {token["id"]: size - len(added) + i for i, token in enumerate(added)}
+    for token in added:
+        token["id"] = moved[token["id"]]
+    for key in ("bos_token_id", "eos_token_id"):
+        config[key] = moved.get(config[key], config[key])
+    tokenizer["added_tokens"] = added
+    listed = settings.get("added_tokens_decoder", {})
+    settings["added_tokens_decoder"] = {str(moved[int(number)]): token for number, token in listed.items()}
+
+
 def main():
     if len(sys.argv) != 4:
         sys.exit(__doc__)
     source, target, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
     tokenizer, config = read(source, "tokenizer.json"), read(source, "config.json")
-    used = [*tokenizer["model"]["vocab"].values(), *(token["id"] for token in tokenizer["added_tokens"])]
-    widen(tokenizer["model"], max(used) + 1, size)
+    settings = read(source, "tokenizer_config.json")
+    widen(tokenizer["model"], max(tokenizer["model"]["vocab"].values()) + 1, size - len(tokenizer["added_tokens"]))
+    move_added(tokenizer, settings, config, size)
     config["vocab_size"] = size
     os.makedirs(target, exist_ok=True)
     write(target, "tokenizer.json", tokenizer)
     write(target, "config.json", config)
-    shutil.copy(os.path.join(source, "tokenizer_config.json"), os.path.join(target, "tokenizer_config.json"))
+    write(target, "tokenizer_config.json", settings)
 
 
 if __name__ == "__main__":

@@ -389,7 +389,7 @@ static void test_plans_of_other_mixtures(void **state)
       {{1, 2048, 256, 896, 128, 128, .weighs_inputs = true},
        "1 row: norm apart, router kernel, shared gate_up apart, shared down apart, combination apart"},
       {{8, 2048, 256, 896, 128, 128, .weighs_inputs = true},
-       "8 rows: norm in router, router kernel, shared gate_up apart, shared down apart, combination apart"},
+       "8 rows: norm in router, router kernel, shared gate_up apart, shared down apart, slots"},
       {{1, 2048, 256, 0, 128, 0, .has_branches = true},
        "1 row: norm apart, router kernel, shared gate_up none, shared down none, combination in down"},
       {{8, 2048, 256, 0, 128, 0, .has_branches = true},
