@@ -340,7 +340,7 @@ typedef struct yk_cap_logits_args {
 
 typedef struct yk_device_ops {
   const char *name;                     /* "cpu", "cuda" */
-  const yk_device_abilities *abilities; /* building a model with a part that the device lacks fails */
+  const yk_device_abilities *abilities; /* building a model of other sizes fails */
   bool is_host; /* device memory is host memory, so data in it needs neither upload nor download */
   void (*destroy)(yk_device *dev);
 

@@ -28,31 +28,8 @@ static yk_status timestamp(yk_device *dev, int64_t *at, yk_err *err)
   return YK_OK;
 }
 
-const yk_device_abilities yk_cpu_abilities = {.name = "cpu",
-                                              .attention_gates = true,
-                                              .attention_sinks = true,
-                                              .result_norms = true,
-                                              .row_norms = true,
-                                              .expert_biases = true,
-                                              .score_growth = true,
-                                              .rotation_before_norms = true,
-                                              .value_norms = true,
-                                              .kv_columns = true,
-                                              .residual_gain = true,
-                                              .logit_caps = true,
-                                              .unrotated_layers = true,
-                                              .attention_chunks = true,
-                                              .weighted_inputs = true,
-                                              .expert_branches = true,
-                                              .layer_inputs = true,
-                                              .adapters = true,
-                                              .mamba = true,
-                                              .plain_experts = true,
-                                              .latent_experts = true,
-                                              .head_dim_unit = 2,
-                                              .max_head_dim = INT32_MAX,
-                                              .max_hidden = INT32_MAX,
-                                              .max_vocab = INT32_MAX};
+const yk_device_abilities yk_cpu_abilities = {
+    .name = "cpu", .head_dim_unit = 2, .max_head_dim = INT32_MAX, .max_hidden = INT32_MAX, .max_vocab = INT32_MAX};
 
 static void destroy(yk_device *dev)
 {

@@ -172,12 +172,6 @@ static yk_status make_source(const yk_checkpoint *checkpoint, const yk_model_lim
   int32_t first[YK_MAX_RANKS + 1];
   *out = source_of(checkpoint, limits, dev, place->rank, place->n_ranks);
   YK_TRY(yk_model_check_device(out->config, dev->abilities, err));
-  if (limits->n_adapters > 0 && !dev->abilities->adapters)
-    return yk_err_set(
-        err, YK_E_UNSUPPORTED,
-        "%s device: low-rank adapters (max_adapters, --enable-lora) are not supported; CPU ranks (--device "
-        "cpu) run them, and weights with the adapter merged into them run everywhere",
-        dev->abilities->name);
   if (place->n_stages == 1) return YK_OK;
   if (out->config->layer_input_size > 0)
     return yk_err_set(err, YK_E_UNSUPPORTED,

@@ -6,12 +6,8 @@
 #include "kernels/abilities.h"
 #include "loader/model/model_config.h"
 
-/* yk_model_check_device - refuse a model with parts or sizes that the device's operations lack.
+/* yk_model_check_device - refuse a model with sizes that the device's operations do not support.
  *   Errors: YK_E_UNSUPPORTED, which names all of them. Thread: any. */
 yk_status yk_model_check_device(const yk_model_config *config, const yk_device_abilities *device, yk_err *err);
-
-/* yk_model_longest_context - tokens of the longest context that the device computes as the model does: at most
- *   max_model_tokens. Thread: any. */
-int32_t yk_model_longest_context(const yk_model_config *config, const yk_device_abilities *device);
 
 #endif

@@ -88,8 +88,7 @@ class CudaFamilies(harness.Case):
 
     def check_all(self, dtype, n_ranks, *options):
         with concurrent.futures.ThreadPoolExecutor(N_PARALLEL) as pool:
-            runs = [pool.submit(self.complaints, name, dtype, n_ranks, *options) for name in case_names()
-                    if name not in harness.CPU_FAMILIES]
+            runs = [pool.submit(self.complaints, name, dtype, n_ranks, *options) for name in case_names()]
         failures = []
         for run in runs:
             try:

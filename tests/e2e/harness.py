@@ -32,8 +32,6 @@ DTYPE, DTYPE_BYTES = ("float32", 4) if ON_CPU else ("float16", 2)  # the most ex
 # Models for tests of answers that must not depend on other requests. Mixtures run on CPU only, because rounding on GPUs
 # turns near ties of their routers.
 TINY_MODELS = ["qwen3", *(["moe_qwen3", "deepseek_v3"] if ON_CPU else [])]
-# Goldens of models that GPUs refuse.
-CPU_FAMILIES = ()
 
 
 def count_gpus():

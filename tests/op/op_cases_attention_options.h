@@ -1,4 +1,4 @@
-/* op_cases_attention_options.h - options of qk_rope_kv and attention, which devices may lack (kernels/abilities.h). */
+/* op_cases_attention_options.h - options of qk_rope_kv and attention. */
 #ifndef YK_TESTS_OP_CASES_ATTENTION_OPTIONS_H
 #define YK_TESTS_OP_CASES_ATTENTION_OPTIONS_H
 

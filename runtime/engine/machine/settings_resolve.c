@@ -13,7 +13,6 @@
 #include "engine/machine/processes.h"
 #include "engine/machine/settings_states.h"
 #include "kernels/cpu/cpu_device.h"
-#include "kernels/cuda/layout/abilities.h"
 #include "model/model.h"
 #include "model/model_device.h"
 
@@ -212,11 +211,6 @@ static yk_status choose_kv_format(const yk_engine_options *o, const yk_model_con
   return YK_OK;
 }
 
-static const yk_device_abilities *abilities_of(const yk_settings *s)
-{
-  return s->device == YK_DEVICE_CUDA ? &yk_cuda_abilities : &yk_cpu_abilities;
-}
-
 /* A context longer than the default changes the rotation of shorter ones. limit: the longest context. */
 static int32_t longest_sequence(const yk_engine_options *o, const yk_model_config *config, int32_t limit)
 {
@@ -237,18 +231,7 @@ static int32_t longest_sequence(const yk_engine_options *o, const yk_model_confi
 
 static yk_status choose_lengths(const yk_engine_options *o, const yk_model_config *config, yk_settings *s, yk_err *err)
 {
-  const yk_device_abilities *device = abilities_of(s);
-  const int32_t limit = yk_model_longest_context(config, device);
-  if (limit < config->max_model_tokens && o->max_model_tokens == 0)
-    yk_log_write(&o->log, YK_LOG_INFO,
-                 "the longest context is %d of %d tokens: beyond, scores grow with the position "
-                 "(llama_4_scaling_beta), which the %s device does not compute; CPU ranks (--device cpu) do",
-                 limit, config->max_model_tokens, device->name);
-  if (o->max_model_tokens > limit && limit < config->max_model_tokens)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "max_model_tokens: expected at most %d, found %d: beyond, scores grow with the position "
-                      "(llama_4_scaling_beta), which the %s device does not compute; CPU ranks (--device cpu) do",
-                      limit, o->max_model_tokens, device->name);
+  const int32_t limit = config->max_model_tokens;
   if (o->max_model_tokens > limit)
     return yk_err_set(err, YK_E_INVAL, "max_model_tokens: expected at most %d, the model's own limit, found %d", limit,
                       o->max_model_tokens);
