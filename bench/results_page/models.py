@@ -10,13 +10,13 @@ SPEEDS = [("models_1869a2e_h200.json", "qwen3-8b", "Qwen3-8B", ranks, None) for 
     ("models_2a7cf4e_h100_x2.json", "qwen3-8b", "Qwen3-8B", 1, False),
     ("models_1869a2e_h200.json", "qwen3-30b-a3b", "Qwen3-30B-A3B", 1, None),
     ("models_1869a2e_h200.json", "qwen3-30b-a3b", "Qwen3-30B-A3B", 2, None),
-    ("models_515385a_h200_x2.json", "qwen3-30b-a3b", "Qwen3-30B-A3B, whole experts a rank", 2, True),
     ("models_bbeed12_h200_x4.json", "qwen3-30b-a3b", "Qwen3-30B-A3B", 4, False),
-    ("models_2a7cf4e_h100_x2.json", "qwen3-30b-a3b", "Qwen3-30B-A3B", 1, False),
-    ("models_2a7cf4e_h100_x2.json", "qwen3-30b-a3b", "Qwen3-30B-A3B", 2, False),
     ("models_515385a_h200_x2.json", "deepseek-v2-lite --group-size 64", "DeepSeek-V2-Lite", 1, False),
     ("models_515385a_h200_x2.json", "deepseek-v2-lite --group-size 64", "DeepSeek-V2-Lite", 2, False),
     ("models_0dba0d9_h200_x2.json", "deepseek-v3 --layers 4", "DeepSeek-V3, 4 layers", 1, False),
+    ("models_8db1319a_h200_x2.json", "qwen3.5-9b", "Qwen3.5-9B", 1, None),
+    ("models_8db1319a_h200_x2.json", "qwen3.5-35b-a3b", "Qwen3.5-35B-A3B", 1, None),
+    ("models_8db1319a_h200_x2.json", "qwen3.5-35b-a3b", "Qwen3.5-35B-A3B", 2, None),
 ]
 
 
@@ -25,7 +25,7 @@ def add_speed(page, results):
         "Greedy, 512 tokens in, 60 to 100 out: tokens/s while all sequences decode, in brackets times one GPU of the "
         "same state; prefill at batch 64; output tokens/s over the whole time of 256 requests of 1,000 tokens in and "
         "out. Medians of 1 to 3 runs. `yoke bench -m DIR --ranks N --batch B --input-len I --output-len O --repeats "
-        "R`, with `--ep` for whole experts a rank"))
+        "R`"))
     rows = []
     for name, model, title, ranks, whole in SPEEDS:
         found = results.measured(name)
