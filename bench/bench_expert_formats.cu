@@ -28,9 +28,8 @@ struct model {
   int64_t hidden, ffn;
 };
 
-const model MODELS[] = {{"qwen3-30b-a3b", 128, 8, 2048, 768},
-                        {"mixtral-8x7b", 8, 2, 4096, 14336},
-                        {"gpt-oss-20b", 32, 4, 2880, 2880}};
+const model MODELS[] = {
+    {"qwen3-30b-a3b", 128, 8, 2048, 768}, {"mixtral-8x7b", 8, 2, 4096, 14336}, {"gpt-oss-20b", 32, 4, 2880, 2880}};
 
 /* A format: encoding of the weights, and treatment of x before the GEMM. */
 struct form {

@@ -76,7 +76,7 @@ class Refused(harness.Case):
                                  (["--model", "x"], ["qwen3-8b, qwen3-30b-a3b", '"x"']),
                                  (["--dtype", "f16"], ["float16, bfloat16", '"f16"']),
                                  (["--path", ""], ["auto, mma, wgmma"]),
-                                 (["--format", "awq"], ["int4, int8, fp8, w8a8", '"awq"']),
+                                 (["--format", "awq"], ["int4, int8, fp8, fp4, w8a8", '"awq"']),
                                  (["--group", "0"], ["--group", '"0"']),
                                  (["--repeats", "0"], ["--repeats", "1 to 10000"]),
                                  (["--peak", "-1"], ["--peak", "a number from"]),

@@ -15,9 +15,9 @@ typedef struct mixture_case {
   int64_t group, shared_group;     /* 0: plain weights */
   bool is_bytes, is_fp8, is_fp4, has_gate, has_shared_bias, has_bias, has_router_bias;
   bool is_clamped; /* the activation is CLAMPED_SWIGLU */
-  bool is_in_one; /* a device with a kernel for a single token supports this shape */
-  int64_t latent; /* 0: experts of whole rows */
-  bool is_plain;  /* squared ReLU without a gate */
+  bool is_in_one;  /* a device with a kernel for a single token supports this shape */
+  int64_t latent;  /* 0: experts of whole rows */
+  bool is_plain;   /* squared ReLU without a gate */
   bool weighs_inputs;
   bool has_branches; /* the router has other rows, and each expert a scale */
 } mixture_case;
@@ -43,27 +43,9 @@ static const mixture_case mixture_cases[] = {
     {1, 320, 96, 160, 32, 32, .is_fp4 = true, .has_gate = true, .has_bias = true, .is_in_one = true},
     {1, 416, 96, 0, 32, 0, .has_bias = true, .has_router_bias = true, .is_clamped = true, .is_in_one = true},
     /* gpt-oss on eight and on four ranks */
-    {1,
-     2880,
-     352,
-     0,
-     32,
-     0,
-     .is_fp4 = true,
-     .has_bias = true,
-     .has_router_bias = true,
-     .is_clamped = true,
+    {1, 2880, 352, 0, 32, 0, .is_fp4 = true, .has_bias = true, .has_router_bias = true, .is_clamped = true,
      .is_in_one = true},
-    {1,
-     2880,
-     736,
-     0,
-     32,
-     0,
-     .is_fp4 = true,
-     .has_bias = true,
-     .has_router_bias = true,
-     .is_clamped = true,
+    {1, 2880, 736, 0, 32, 0, .is_fp4 = true, .has_bias = true, .has_router_bias = true, .is_clamped = true,
      .is_in_one = true},
     {2, 320, 128, 256, 64, 64, .has_gate = true},
     {7, 416, 96, 160, 32, 32, .has_gate = true},

@@ -85,7 +85,7 @@ static void packed_bytes_of_4_bit_floats(void **state)
   (void)state;
   const struct {
     int64_t k, n, group, n_units, n_fours;
-  } cases[] = {{8192, 1024, 32, 64 * 64, 1}, {8192, 1024, 16, 64 * 64, 2}, {8192, 1024, 128, 64 * 64, 1},
+  } cases[] = {{8192, 1024, 32, 64 * 64, 1},  {8192, 1024, 16, 64 * 64, 2}, {8192, 1024, 128, 64 * 64, 1},
                {2880, 2880, 32, 23 * 180, 1}, {96, 24, 16, 2, 2},           {96, 24, 96, 2, 1}};
   for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_linear_spec spec = {

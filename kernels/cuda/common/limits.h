@@ -6,7 +6,7 @@ enum {
   YK_CUDA_HEAD_DIM_UNIT = 4,
   YK_CUDA_MAX_HEAD_DIM = 512,
   YK_CUDA_MAX_HIDDEN = 24512, /* elements of a row of 16 bits in 48 KiB of shared memory, next to 32 sums of warps */
-  YK_CUDA_MAX_VOCAB = 327680 /* float32 logits of a row in the shared memory of a cluster: sampling/sample_rows.cu */
+  YK_CUDA_MAX_VOCAB = 327680  /* float32 logits of a row in the shared memory of a cluster: sampling/sample_rows.cu */
 };
 
 #endif

@@ -36,7 +36,7 @@ typedef struct yk_gemm_gpu {
 typedef struct yk_gemm_desc {
   int64_t k;                /* inputs, a multiple of 32 */
   int64_t n;                /* columns of W, a multiple of 8; with gates gate and up together, a multiple of 16 */
-  int64_t group; /* inputs that share a scale: a multiple of 32 (FP4: 16), or k and more for one group */
+  int64_t group;            /* inputs that share a scale: a multiple of 32 (FP4: 16), or k and more for one group */
   yk_dtype dtype;           /* activations, bias and result: YK_F16 or YK_BF16 */
   yk_activation activation; /* gated or none; gated, columns [0, n/2) are gates, [n/2, n) ups, and y has n/2 */
   yk_gemm_encoding encoding;

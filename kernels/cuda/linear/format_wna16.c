@@ -70,8 +70,8 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
                         .y = call->y,
                         .m = call->n_rows,
                         .workspace = cuda->gemm_workspace.ptr,
-                         .second_half = yk_gemm_take_turn(&cuda->gemm_turns),
-                         .y_stride = call->y_stride};
+                        .second_half = yk_gemm_take_turn(&cuda->gemm_turns),
+                        .y_stride = call->y_stride};
   return yk_cuda_blame(cuda, yk_gemm_forward(&cuda->wna16, &desc, call->plan, &wna16, cuda->stream, err), err);
 }
 

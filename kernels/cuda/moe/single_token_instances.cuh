@@ -16,10 +16,9 @@ template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, int GROUPS, int PER_LANE> c
 
 template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, int PER_LANE> tile_kernels single_token_kernels_of_groups()
 {
-  return {{single_token_kernel_of<ENCODING, DTYPE, 1, PER_LANE>(),
-           single_token_kernel_of<ENCODING, DTYPE, 2, PER_LANE>(),
-           single_token_kernel_of<ENCODING, DTYPE, 4, PER_LANE>(),
-           single_token_kernel_of<ENCODING, DTYPE, 8, PER_LANE>()}};
+  return {
+      {single_token_kernel_of<ENCODING, DTYPE, 1, PER_LANE>(), single_token_kernel_of<ENCODING, DTYPE, 2, PER_LANE>(),
+       single_token_kernel_of<ENCODING, DTYPE, 4, PER_LANE>(), single_token_kernel_of<ENCODING, DTYPE, 8, PER_LANE>()}};
 }
 
 template <yk_gemm_encoding ENCODING, yk_dtype DTYPE> tile_kernels single_token_kernels(int n_experts)

@@ -35,7 +35,7 @@ struct single_token_mailbox {
 struct single_token_gemm {
   const uint8_t *weights, *bias; /* arrays of matrix 0; bias may be NULL */
   int64_t matrix_bytes;
-  const uint8_t *shared;             /* weights of the shared expert, or NULL */
+  const uint8_t *shared;                       /* weights of the shared expert, or NULL */
   int k_tiles, n_panels;                       /* sizes of one expert */
   int shared_k_tiles, shared_panels;           /* 0 without a shared expert */
   int64_t row_scales_at, shared_row_scales_at; /* in bytes from the first panel, for encodings with row scales */

@@ -49,8 +49,7 @@ __device__ uint32_t code_of(const rows_params &p, int64_t row, int64_t column, i
  * share a panel, 8 columns each: a word keeps the bits that the other part's call wrote. */
 constexpr int PANEL_THREADS = 64, BLOCK_PANELS = 4;
 
-template <yk_dtype DTYPE>
-__global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) pack_fp4_kernel(rows_params p)
+template <yk_dtype DTYPE> __global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) pack_fp4_kernel(rows_params p)
 {
   using bits = fp4_bits<DTYPE>;
   const packed_panel<PANEL_THREADS, BLOCK_PANELS> to(p.to);
