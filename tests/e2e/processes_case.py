@@ -68,7 +68,7 @@ class Process:
                 match = re.search(pattern, getattr(self, stream))
                 if match:
                     return match
-                raise AssertionError(f"no {pattern!r} in {getattr(self, stream)!r}")
+                raise AssertionError(f"no {pattern!r} in {getattr(self, stream)!r}; stderr: {self.err!r}")
             time.sleep(0.01)
         return match
 
