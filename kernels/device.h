@@ -101,8 +101,8 @@ typedef struct yk_head_layout {
   int32_t head_dim;
   int32_t q_per_kv; /* query heads per KV head, of the whole model */
   int32_t q_head_first, kv_head_first;
-  bool has_gates;           /* rows end with a gate for each query head; on devices with attention_gates */
-  yk_kv_columns kv_columns; /* other than BOTH: on devices with kv_columns */
+  bool has_gates; /* rows end with a gate for each query head */
+  yk_kv_columns kv_columns;
 } yk_head_layout;
 
 /* yk_head_layout_kv_columns - elements of the keys and values in a row. Thread: any. */
@@ -142,9 +142,9 @@ typedef struct yk_rms_norm_args {
 } yk_rms_norm_args;
 
 /* add_norm: residual += alpha * (partials[0] + ... + partials[n_partials-1]), added in that order in float32 and
- * rounded once; then y = rms_norm(residual, w) unless w is NULL. With result_w, on devices with result_norms, the
- * sum is rounded and becomes rms_norm(sum, result_w) before it is added; y, which is then not NULL, is overwritten.
- * With gain other than 0, on devices with residual_gain, the new residual is multiplied by gain before it is rounded.
+ * rounded once; then y = rms_norm(residual, w) unless w is NULL. With result_w the sum is rounded and becomes
+ * rms_norm(sum, result_w) before it is added; y, which is then not NULL, is overwritten.
+ * With gain other than 0, the new residual is multiplied by gain before it is rounded.
  *   partials, residual, y act [n_rows, hidden]. Partials may be other ranks' memory; residual is this rank's own, so
  * every rank computes the same bits. combine: the combination of experts, of n_rows rows, whose y is partials[0];
  * add_norm runs it first and may leave that y unwritten. NULL: partials[0] is complete. */
@@ -163,14 +163,14 @@ typedef struct yk_add_norm_args {
  * rotation precedes the norms. With norms_values, per-head RMSNorm of v, without weights. Then K and V, rounded to act,
  * are written to the cache at kv_slots in the cache's format (kv_cache.h). With YK_KV_COLUMNS_NONE only q is computed,
  * and the cache is not written.
- *   rope: f32 [n_positions, 2, head_dim/2], cos then sin; first half rotates with second half. NULL, on devices with
- *   unrotated_layers: q and k do not rotate. */
+ *   rope: f32 [n_positions, 2, head_dim/2], cos then sin; first half rotates with second half. NULL: q and k
+ *   do not rotate. */
 typedef struct yk_qk_rope_kv_args {
   void *qkv;
   yk_head_layout heads;
   const void *q_norm_w, *k_norm_w; /* act [head_dim] or NULL */
-  bool norms_follow;               /* on devices with rotation_before_norms */
-  bool norms_values;               /* on devices with value_norms */
+  bool norms_follow;
+  bool norms_values;
   float norm_eps;
   const float *rope;
   yk_kv_layer kv;
@@ -183,11 +183,10 @@ typedef struct yk_qk_rope_kv_args {
  *   qkv as above (only q and gates are read); y act [n_tokens, n_q * head_dim]. With gates y is multiplied by their
  *   sigmoid before it is rounded.
  *   The row at position p attends to cache positions max(0, p - window_tokens + 1) .. p; window_tokens 0 means no
- *   window. With window_is_chunk, on devices with attention_chunks, it attends to the positions
- *   p - p % window_tokens .. p instead: itself and the earlier tokens of its chunk of window_tokens positions. Slots
- *   after a sequence's last token may have any content, NaNs too, and affect no row. A block that lies wholly before
- *   the window may still be loaded: its entry of the block table must name a block of finite values, as any other entry
- *   of the sequence. */
+ *   window. With window_is_chunk it attends to the positions p - p % window_tokens .. p instead: itself and the earlier
+ *   tokens of its chunk of window_tokens positions. Slots after a sequence's last token may have any content, NaNs too,
+ *   and affect no row. A block that lies wholly before the window may still be loaded: its entry of the block table
+ *   must name a block of finite values, as any other entry of the sequence. */
 typedef struct yk_attention_args {
   void *y;
   const void *qkv;
@@ -197,8 +196,7 @@ typedef struct yk_attention_args {
   yk_score_growth growth;
   int32_t window_tokens;
   bool window_is_chunk; /* requires window_tokens above 0 */
-  /* device [n_q_heads] a score of each head for no token, neither scaled nor in a window. NULL: none, as on devices
-   * without attention_sinks. */
+  /* device [n_q_heads] a score of each head for no token, neither scaled nor in a window. NULL: none. */
   const float *sinks;
   const yk_batch *batch;
 } yk_attention_args;
@@ -377,7 +375,7 @@ typedef struct yk_device_ops {
   yk_status (*linear_scale)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
 
   /* linear_adapt: sets adapter number adapter, 1 .. n_adapters, of a layer: parts [the layer's parts]. No forward that
-   * was begun before may use that adapter. NULL: the device has no adapters. */
+   * was begun before may use that adapter. */
   yk_status (*linear_adapt)(yk_device *dev, yk_linear *linear, int32_t adapter, const yk_linear_adapter *parts,
                             yk_err *err);
 
@@ -398,7 +396,7 @@ typedef struct yk_device_ops {
   /* Gated delta nets: see gated_delta.h. NULL: building a model with such layers fails. */
   yk_status (*gated_delta)(yk_device *dev, const yk_gated_delta_args *args, yk_err *err);
 
-  /* Mamba2: see mamba.h. NULL on devices without the ability mamba. */
+  /* Mamba2: see mamba.h. */
   yk_status (*mamba)(yk_device *dev, const yk_mamba_args *args, yk_err *err);
 
   /* Layer operations. */
@@ -407,15 +405,14 @@ typedef struct yk_device_ops {
   yk_status (*add_norm)(yk_device *dev, const yk_add_norm_args *args, yk_err *err);
   yk_status (*qk_rope_kv)(yk_device *dev, const yk_qk_rope_kv_args *args, yk_err *err);
   yk_status (*attention)(yk_device *dev, const yk_attention_args *args, yk_err *err);
-  /* Norms of whole rows of q and k, before qk_rope_kv: see row_norms.h. NULL on devices without row_norms. */
+  /* Norms of whole rows of q and k, before qk_rope_kv: see row_norms.h. */
   yk_status (*row_squares)(yk_device *dev, const yk_row_norms_args *args, yk_err *err);
   yk_status (*row_norms)(yk_device *dev, const yk_row_norms_args *args, yk_err *err);
   bool needs_kv_staging; /* for 8-bit caches: see yk_kv_layer */
   yk_status (*gather_rows)(yk_device *dev, const yk_gather_rows_args *args, yk_err *err);
-  /* NULL on devices without the ability layer_inputs. */
   yk_status (*layer_inputs)(yk_device *dev, const yk_layer_inputs_args *args, yk_err *err);
   yk_status (*multiply)(yk_device *dev, const yk_multiply_args *args, yk_err *err);
-  yk_status (*cap_logits)(yk_device *dev, const yk_cap_logits_args *args, yk_err *err); /* NULL without logit_caps */
+  yk_status (*cap_logits)(yk_device *dev, const yk_cap_logits_args *args, yk_err *err);
   yk_status (*sample)(yk_device *dev, const yk_sample_args *args, yk_err *err);
   yk_status (*best_logits)(yk_device *dev, const yk_best_logits_args *args, yk_err *err);
 

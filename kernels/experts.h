@@ -72,7 +72,7 @@ typedef struct yk_route_args {
   float *logits;           /* [n_tokens, logits_stride], of which n_experts are read */
   int64_t logits_stride;
   const float *bias;          /* [n_experts] or NULL: added for the choice only, not to the weights */
-  const float *expert_scales; /* [n_experts] factors on weights; NULL: none, as on devices without expert_branches */
+  const float *expert_scales; /* [n_experts] factors on weights; NULL: none */
   const int32_t *kv_slots;    /* [n_tokens], or NULL: no row is padding */
   int32_t n_tokens;           /* rows */
   int32_t *choices;           /* [n_tokens, top_k] experts by falling score */
@@ -108,7 +108,7 @@ typedef struct yk_grouped_args {
 yk_status yk_grouped_check(const yk_grouped_args *args, bool is_grouped, int32_t max_tokens, yk_err *err);
 
 /* weigh: y[slot_of_choice[row, j]] = weights[row, j] * x[row] for each choice with a slot, in float32 and rounded once.
- * All arrays are device memory; y must not alias x. Used only by mixture_forward of devices with weighted_inputs. */
+ * All arrays are device memory; y must not alias x. */
 typedef struct yk_weigh_args {
   void *y;                       /* act [*, hidden] */
   const void *x;                 /* act [n_tokens, hidden] */
@@ -123,7 +123,7 @@ typedef struct yk_weigh_args {
 typedef struct yk_combine_args {
   void *y;              /* act [n_tokens, hidden] */
   const void *slots;    /* act [*, hidden]: the outputs of the rank's experts; not read if no choice has a slot */
-  const float *weights; /* [n_tokens, top_k], or NULL: all are 1, on devices with weighted_inputs */
+  const float *weights; /* [n_tokens, top_k], or NULL: all are 1 */
   const int32_t *slot_of_choice; /* [n_tokens, top_k] */
   const void *shared;            /* act [n_tokens, hidden], this rank's part of the shared expert; or NULL: none */
   const float *shared_gate;      /* [n_tokens, shared_gate_stride], one value read per row; or NULL: a factor of 1 */

@@ -83,8 +83,8 @@ typedef struct yk_linear_spec {
   bool f32_output;          /* lm_head: y is float32 whatever the activation type */
   bool is_grouped;          /* a mixture's experts (mixture.h), not for linear_forward */
   int32_t max_tokens;       /* rows of the largest forward; for experts, slots */
-  /* Low-rank adapters that the layer may have, and their largest rank; 0: none. Only layers of one matrix have them,
-   * on devices with linear_adapt. */
+  /* Low-rank adapters that the layer may have, and their largest rank; 0: none. Only layers of one matrix have
+   * them. */
   int32_t n_adapters, adapter_rank;
 } yk_linear_spec;
 

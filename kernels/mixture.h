@@ -27,7 +27,7 @@ typedef struct yk_mixture_sizes {
   int32_t max_rows, hidden;
   int32_t width;        /* this rank's channels of an expert */
   int32_t shared_width; /* this rank's channels of the shared expert */
-  int32_t latent;       /* elements of an expert's input and result, on devices with latent_experts; 0: hidden */
+  int32_t latent;       /* elements of an expert's input and result; 0: hidden */
   bool has_shared;
   bool weighs_inputs;   /* a choice's weight multiplies its expert's input, not the result (experts.h) */
   bool has_shared_gate; /* the router's last output is the logit of the shared expert's gate */
@@ -108,7 +108,7 @@ typedef struct yk_mixture_args {
   yk_normed *x; /* n_rows rows; complete afterwards */
   /* rows act [n_rows, hidden] are the caller's and alias neither x nor the scratch; the forward sets the rest */
   yk_partial *y;
-  const void *router_x;    /* act [n_rows, hidden] the router's inputs, on devices with expert_branches; NULL: x */
+  const void *router_x;    /* act [n_rows, hidden] the router's inputs; NULL: x */
   const int32_t *kv_slots; /* device [n_rows], or NULL: see yk_route_args */
   int32_t n_rows;
   void *scratch; /* mixture_scratch_bytes of device memory */

@@ -12,7 +12,7 @@ extern "C" {
 /* The factor on scores of the query at position p: 1 + beta ln(1 + floor((p + shift) / period)), so 1 in the first
  * period. Sources: transformers' modeling_llama4.py (shift 1), modeling_ministral3.py (shift 0). */
 typedef struct yk_score_growth {
-  float beta;     /* 0: the factor is 1 everywhere, as on devices without score_growth */
+  float beta;     /* 0: the factor is 1 everywhere */
   int32_t period; /* positions; at least 1 if beta is not 0 */
   int32_t shift;  /* number of positions by which each period begins earlier: 0 to period - 1 */
 } yk_score_growth;

@@ -38,7 +38,8 @@ PROMPTS = ("The capital of France is", "def fibonacci(n):\n", "Es war einmal ein
            "<h1>Title</h1>\n\n<p>", "今日はとても")
 TEXTS = ("", " ", "\n", "Hello, world!", " leading", "trailing  ", "a  b   c\n\n\n\td\t\t e", "\r\n\r\n",
          "don't I'LL 3.14 12345",
-         "naïve café — “quotes” 你好，世界 🤽🏽‍♀️ \x00\x01", "नमस्ते สวัสดี привет שלום", "<h1>t</h1>\u00a0x")
+         "naïve café — “quotes” 你好，世界 🤽🏽‍♀️ \x00\x01", "नमस्ते สวัสดี привет שלום",
+         "<h1>t</h1>\u00a0x")
 N_RANDOM = 1000
 PLANTS = {"rows": "two rows of the first q_proj are exchanged", "merge": "the first merge is the last"}
 
