@@ -82,12 +82,27 @@ inline void destroy(group &g)
   for (yk_p2p *end : g) yk_p2p_destroy(end);
 }
 
-inline void all_reduce_add_norm(yk_p2p *end, const rank_state &r, int rows, int hidden, yk_dtype dtype, float alpha)
+/* All-reduce of partial with residual add and norm. */
+inline void reduce_add_norm(yk_p2p *end, const rank_state &r, const yk_partial &partial, int rows, int hidden,
+                            yk_dtype dtype, float alpha)
 {
   yk_err err = YK_ERR_INIT;
-  const yk_all_reduce_add_norm_args args = {
-      {YK_PARTIAL_ROWS, r.partial, {}}, r.residual, r.y, nullptr, r.w, rows, hidden, alpha, 1e-6f, YK_READER_GEMM};
+  yk_all_reduce_add_norm_args args = {};
+  args.partial = partial;
+  args.residual = r.residual;
+  args.y = r.y;
+  args.w = r.w;
+  args.n_rows = rows;
+  args.hidden = hidden;
+  args.alpha = alpha;
+  args.eps = 1e-6f;
+  args.reader = YK_READER_GEMM;
   check(yk_p2p_all_reduce_add_norm(end, &args, dtype, r.stream, &err), err);
+}
+
+inline void all_reduce_add_norm(yk_p2p *end, const rank_state &r, int rows, int hidden, yk_dtype dtype, float alpha)
+{
+  reduce_add_norm(end, r, {YK_PARTIAL_ROWS, r.partial, {}}, rows, hidden, dtype, alpha);
 }
 
 inline yk_combine_args combination(const rank_state &r, int rows, int hidden)
@@ -112,11 +127,7 @@ inline void combine(const rank_state &r, int rows, int hidden, yk_dtype dtype)
 /* The all-reduce with a fused combination. The expert choices were written long before, as in a model. */
 inline void combine_and_reduce(yk_p2p *end, const rank_state &r, int rows, int hidden, yk_dtype dtype, float alpha)
 {
-  yk_err err = YK_ERR_INIT;
-  const yk_combine_args sum = combination(r, rows, hidden);
-  const yk_all_reduce_add_norm_args args = {
-      {YK_PARTIAL_SLOTS, r.partial, sum}, r.residual, r.y, nullptr, r.w, rows, hidden, alpha, 1e-6f, YK_READER_GEMM};
-  check(yk_p2p_all_reduce_add_norm(end, &args, dtype, r.stream, &err), err);
+  reduce_add_norm(end, r, {YK_PARTIAL_SLOTS, r.partial, combination(r, rows, hidden)}, rows, hidden, dtype, alpha);
 }
 
 } // namespace allreduce

@@ -1,6 +1,7 @@
 #include "grammar/characters.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/utf8.h"
 
@@ -34,19 +35,107 @@ static size_t list_ids(const yk_token_bytes *tokens, int32_t *ids)
   return n;
 }
 
+static bool has_bit(const uint32_t *words, int32_t id)
+{
+  return words[id / 32] >> id % 32 & 1;
+}
+
+static void set_bit(uint32_t *words, int32_t id)
+{
+  words[id / 32] |= UINT32_C(1) << id % 32;
+}
+
+/* Whether the output may end with `at` and continue with the token. */
+static bool may_follow(const yk_token_bytes *tokens, yk_cut_character at, int32_t id)
+{
+  size_t n_bytes;
+  const char *bytes = yk_token_bytes_of(tokens, id, &n_bytes);
+  return yk_cut_character_extend(&at, bytes, n_bytes);
+}
+
+/* A token that can follow a whole character and ends with the first byte of another, as its last byte splits it. */
+typedef struct beginning {
+  const char *bytes;
+  size_t n_bytes; /* without the last */
+  int32_t id;
+  unsigned char lead; /* the last */
+} beginning;
+
+static int by_bytes_and_lead(const void *a, const void *b)
+{
+  const beginning *x = a, *y = b;
+  size_t n = x->n_bytes < y->n_bytes ? x->n_bytes : y->n_bytes;
+  int order = memcmp(x->bytes, y->bytes, n);
+  if (order == 0) order = (x->n_bytes > y->n_bytes) - (x->n_bytes < y->n_bytes);
+  return order ? order : x->lead - y->lead;
+}
+
+/* Writes the beginnings to out [cut->n]; returns their number. */
+static size_t list_beginnings(const yk_cut_tokens *cut, const yk_token_bytes *tokens, beginning *out)
+{
+  size_t n = 0;
+  for (size_t i = 0; i < cut->n; i++) {
+    yk_cut_character at = {0};
+    size_t n_bytes;
+    const char *bytes = yk_token_bytes_of(tokens, cut->ids[i], &n_bytes);
+    if (yk_cut_character_extend(&at, bytes, n_bytes) && at.n_bytes == 1)
+      out[n++] = (beginning){bytes, n_bytes - 1, cut->ids[i], at.lead};
+  }
+  qsort(out, n, sizeof *out, by_bytes_and_lead);
+  return n;
+}
+
+static bool is_suspect(unsigned char lead)
+{
+  return lead == 0xE0 || lead == 0xF0;
+}
+
+/* The peer of beginnings[i]: the next one with the same bytes, or the one before. */
+static int32_t peer_of(const beginning *beginnings, size_t n, size_t i)
+{
+  for (int step = 1; step >= -1; step -= 2) {
+    size_t j = i + (size_t)step; /* before the first: SIZE_MAX */
+    if (j < n && beginnings[j].n_bytes == beginnings[i].n_bytes && !is_suspect(beginnings[j].lead) &&
+        memcmp(beginnings[j].bytes, beginnings[i].bytes, beginnings[i].n_bytes) == 0)
+      return beginnings[j].id;
+  }
+  return -1;
+}
+
+static bool find_suspects(yk_cut_tokens *cut, const yk_token_bytes *tokens)
+{
+  beginning *beginnings = malloc((cut->n + 1) * sizeof *beginnings);
+  if (!beginnings) return false;
+  size_t n = list_beginnings(cut, tokens, beginnings);
+  cut->suspects = malloc((n + 1) * sizeof *cut->suspects);
+  for (size_t i = 0; cut->suspects && i < n; i++)
+    if (is_suspect(beginnings[i].lead))
+      cut->suspects[cut->n_suspects++] = (yk_suspect_token){beginnings[i].id, peer_of(beginnings, n, i)};
+  free(beginnings);
+  return cut->suspects != NULL;
+}
+
 yk_status yk_cut_tokens_create(const yk_token_bytes *tokens, yk_cut_tokens *out, yk_err *err)
 {
   size_t n = list_ids(tokens, NULL), n_words = ((size_t)tokens->n_ids + 31) / 32;
   *out = (yk_cut_tokens){.ids = malloc((n + 1) * sizeof *out->ids),
                          .n = n,
                          .mask = calloc(n_words + 1, sizeof *out->mask),
+                         .first = calloc(n_words + 1, sizeof *out->first),
                          .n_words = n_words};
-  if (!out->ids || !out->mask) {
+  bool has_memory = out->ids && out->mask && out->first;
+  if (has_memory) {
+    list_ids(tokens, out->ids);
+    has_memory = find_suspects(out, tokens);
+  }
+  if (!has_memory) {
     yk_cut_tokens_free(out);
     return yk_err_set(err, YK_E_NOMEM, "no memory for %zu tokens of parts of characters", n);
   }
-  list_ids(tokens, out->ids);
-  for (size_t i = 0; i < n; i++) out->mask[out->ids[i] / 32] |= UINT32_C(1) << out->ids[i] % 32;
+  for (size_t i = 0; i < out->n; i++) {
+    set_bit(out->mask, out->ids[i]);
+    if (may_follow(tokens, (yk_cut_character){0}, out->ids[i])) set_bit(out->first, out->ids[i]);
+  }
   return YK_OK;
 }
 
@@ -54,19 +143,25 @@ void yk_cut_tokens_free(yk_cut_tokens *cut)
 {
   free(cut->ids);
   free(cut->mask);
+  free(cut->first);
+  free(cut->suspects);
   *cut = (yk_cut_tokens){0};
 }
 
 void yk_cut_tokens_exclude(const yk_cut_tokens *cut, const yk_token_bytes *tokens, yk_cut_character at, uint32_t *words)
 {
-  for (size_t i = 0; at.n_bytes > 0 && i < cut->n_words; i++) words[i] &= cut->mask[i];
-  for (size_t i = 0; i < cut->n; i++) {
-    size_t n_bytes;
-    int32_t id = cut->ids[i];
-    uint32_t bit = UINT32_C(1) << id % 32;
-    if (!(words[id / 32] & bit)) continue;
-    yk_cut_character next = at;
-    const char *bytes = yk_token_bytes_of(tokens, id, &n_bytes);
-    if (!yk_cut_character_extend(&next, bytes, n_bytes)) words[id / 32] &= ~bit;
+  if (at.n_bytes == 0) {
+    for (size_t i = 0; i < cut->n_words; i++) words[i] &= ~cut->mask[i] | cut->first[i];
+    return;
   }
+  for (size_t i = 0; i < cut->n_words; i++) words[i] &= cut->mask[i];
+  for (size_t i = 0; i < cut->n; i++) {
+    int32_t id = cut->ids[i];
+    if (has_bit(words, id) && !may_follow(tokens, at, id)) words[id / 32] &= ~(UINT32_C(1) << id % 32);
+  }
+}
+
+bool yk_suspect_token_needs_check(yk_suspect_token token, const uint32_t *words)
+{
+  return has_bit(words, token.id) && (token.peer < 0 || !has_bit(words, token.peer));
 }

@@ -1,5 +1,6 @@
 /* characters.h - keeps constrained outputs valid UTF-8. The grammar library permits byte tokens that form surrogates,
- * and after some texts overlong forms; the functions here remove these tokens from its masks. */
+ * and after some texts overlong forms; the functions here remove these tokens from its masks. It also permits tokens
+ * that it then refuses, which end with the first byte of a character; the functions here find the tokens to check. */
 #ifndef YK_GRAMMAR_CHARACTERS_H
 #define YK_GRAMMAR_CHARACTERS_H
 
@@ -11,12 +12,22 @@ typedef struct yk_cut_character {
   unsigned char n_bytes; /* bytes of it that the output has: 0 to 3 */
 } yk_cut_character;
 
+/* A token that ends with the first byte of a character, 0xE0 or 0xF0, which the library's masks permit behind texts that
+ * only ASCII may follow. */
+typedef struct yk_suspect_token {
+  int32_t id;
+  int32_t peer; /* a token that differs only in this byte, or -1; where the mask permits it, id is permitted rightly */
+} yk_suspect_token;
+
 /* The tokens of a vocabulary whose bytes are not a sequence of whole UTF-8 characters. */
 typedef struct yk_cut_tokens {
   int32_t *ids; /* [n], ascending */
   size_t n;
-  uint32_t *mask; /* [n_words] the same ids as bits: id % 32 of word id / 32 */
-  size_t n_words; /* (n_ids + 31) / 32 */
+  uint32_t *mask;  /* [n_words] the same ids as bits: id % 32 of word id / 32 */
+  uint32_t *first; /* [n_words] bits of those that can follow a whole character */
+  size_t n_words;  /* (n_ids + 31) / 32 */
+  yk_suspect_token *suspects; /* [n_suspects] */
+  size_t n_suspects;
 } yk_cut_tokens;
 
 /* yk_cut_tokens_create - finds these tokens; tokens without bytes, such as special tokens, are not among them. The
@@ -33,5 +44,8 @@ bool yk_cut_character_extend(yk_cut_character *at, const char *text, size_t n_by
  *   Thread: any; calls with different words may run at the same time. */
 void yk_cut_tokens_exclude(const yk_cut_tokens *cut, const yk_token_bytes *tokens, yk_cut_character at,
                            uint32_t *words);
+
+/* yk_suspect_token_needs_check - whether words permit the token without sign that they are right to. Thread: any. */
+bool yk_suspect_token_needs_check(yk_suspect_token token, const uint32_t *words);
 
 #endif

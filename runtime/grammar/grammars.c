@@ -453,11 +453,27 @@ bool yk_matcher_has_ended(yk_matcher *matcher)
          result.integer;
 }
 
+/* Clears the bit of a token that the matcher would refuse. */
+static yk_status exclude_unless_accepted(yk_matcher *matcher, int32_t id, uint32_t *words, yk_err *err)
+{
+  const yk_cut_character cut = matcher->cut;
+  yk_ffi_any result, args[] = {matcher->object, yk_ffi_int(1)};
+  if (!yk_matcher_accept(matcher, id)) {
+    words[id / 32] &= ~(UINT32_C(1) << id % 32);
+    return YK_OK;
+  }
+  matcher->cut = cut;
+  return yk_grammar_call(matcher->grammars->library, YK_MATCHER_TAKE_BACK, args, 2, &result, err);
+}
+
 yk_status yk_matcher_fill(yk_matcher *matcher, uint32_t *words, yk_err *err)
 {
   const yk_grammars *g = matcher->grammars;
   YK_TRY(yk_grammar_fill_mask(g->library, matcher->object, words, g->options.n_ids, err));
   yk_cut_tokens_exclude(&g->cut, &g->tokens, matcher->cut, words);
+  for (size_t i = 0; i < g->cut.n_suspects; i++)
+    if (yk_suspect_token_needs_check(g->cut.suspects[i], words))
+      YK_TRY(exclude_unless_accepted(matcher, g->cut.suspects[i].id, words, err));
   return YK_OK;
 }
 

@@ -37,6 +37,7 @@ static const struct {
     [YK_MATCHER_ACCEPT] = {"GrammarMatcher", "accept_token"},
     [YK_MATCHER_ACCEPT_TEXT] = {"GrammarMatcher", "accept_string"},
     [YK_MATCHER_RESTART] = {"GrammarMatcher", "reset"},
+    [YK_MATCHER_TAKE_BACK] = {"GrammarMatcher", "rollback"},
     [YK_MATCHER_HAS_ENDED] = {"GrammarMatcher", "is_terminated"},
     [YK_MATCHER_FILL] = {"GrammarMatcher", "fill_next_token_bitmask"},
 };

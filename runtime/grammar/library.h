@@ -23,6 +23,7 @@ typedef enum yk_grammar_method {
   YK_MATCHER_ACCEPT,  /* matcher, int id, bool -> bool */
   YK_MATCHER_ACCEPT_TEXT, /* matcher, text, bool -> bool */
   YK_MATCHER_RESTART,     /* matcher */
+  YK_MATCHER_TAKE_BACK,   /* matcher, int: the last tokens or texts that it has accepted */
   YK_MATCHER_HAS_ENDED,   /* matcher -> bool: the end is accepted */
   YK_MATCHER_FILL,        /* matcher, tensor, int row, bool -> bool: whether any id is excluded */
   YK_N_GRAMMAR_METHODS

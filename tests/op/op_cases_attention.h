@@ -324,9 +324,10 @@ static inline double *expected_attention(const scene *s, op_fault fault)
         op_ref_attention(expected + (row * heads->n_q_heads + h) * head_dim,
                          s->qkv.values + row * row_size + h * head_dim, keys, values, s->positions[row],
                          s->kv_tokens[seq], window_of(s, row), head_dim, scale_of(s, row), fault);
-      for (int32_t row = s->row_starts[seq]; s->shape->has_sinks && row < s->row_starts[seq + 1]; row++)
-        for (int32_t i = 0; i < head_dim; i++)
-          expected[(row * heads->n_q_heads + h) * head_dim + i] *= share_of_tokens(s, row, h, keys);
+      for (int32_t row = s->row_starts[seq]; s->shape->has_sinks && row < s->row_starts[seq + 1]; row++) {
+        const double share = share_of_tokens(s, row, h, keys);
+        for (int32_t i = 0; i < head_dim; i++) expected[(row * heads->n_q_heads + h) * head_dim + i] *= share;
+      }
       for (int32_t row = s->row_starts[seq]; heads->has_gates && row < s->row_starts[seq + 1]; row++) {
         int64_t gates = row * row_size + (heads->n_q_heads + 2 * heads->n_kv_heads + h) * (int64_t)head_dim;
         for (int32_t i = 0; i < head_dim; i++)
