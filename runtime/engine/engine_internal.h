@@ -57,6 +57,7 @@ struct yk_engine {
   yk_cache_salts salts;
   yk_scheduler *scheduler;
   yk_step_builder *builder;
+  yk_cpu_pool *mask_threads;       /* NULL: the engine thread alone */
   yk_flight flights[YK_MAX_RANKS]; /* step number n at n % YK_MAX_RANKS, one for each pipeline stage at most */
   uint64_t n_begun, n_completed;   /* steps */
   int64_t completed_ns;            /* when the results of the last completed step were handed out */

@@ -107,7 +107,7 @@ static bool begin_step(yk_engine *e)
   yk_engine_times *times = &flight->profiled.times;
   times->ranks_ns = yk_clock_now_ns();
   yk_ranks_begin(e->ranks, flight->step);
-  yk_step_builder_fill_late(e->builder);
+  yk_step_builder_fill_late(e->builder, e->mask_threads);
   yk_ranks_send_late(e->ranks, flight->step);
   times->deliver_ns = yk_clock_now_ns();
   yk_requests_deliver(e);

@@ -12,20 +12,20 @@ typedef struct yk_cut_character {
   unsigned char n_bytes; /* bytes of it that the output has: 0 to 3 */
 } yk_cut_character;
 
-/* A token that ends with the first byte of a character, 0xE0 or 0xF0, which the library's masks permit behind texts that
- * only ASCII may follow. */
+/* A token that ends with the first byte of a character, 0xE0 or 0xF0. The library's masks also permit some of these
+ * behind texts that only ASCII may follow. */
 typedef struct yk_suspect_token {
   int32_t id;
-  int32_t peer; /* a token that differs only in this byte, or -1; where the mask permits it, id is permitted rightly */
+  int32_t peer; /* a token that differs only in this byte, or -1: where the mask permits the peer, it is right */
 } yk_suspect_token;
 
 /* The tokens of a vocabulary whose bytes are not a sequence of whole UTF-8 characters. */
 typedef struct yk_cut_tokens {
   int32_t *ids; /* [n], ascending */
   size_t n;
-  uint32_t *mask;  /* [n_words] the same ids as bits: id % 32 of word id / 32 */
-  uint32_t *first; /* [n_words] bits of those that can follow a whole character */
-  size_t n_words;  /* (n_ids + 31) / 32 */
+  uint32_t *mask;             /* [n_words] the same ids as bits: id % 32 of word id / 32 */
+  uint32_t *first;            /* [n_words] bits of those that can follow a whole character */
+  size_t n_words;             /* (n_ids + 31) / 32 */
   yk_suspect_token *suspects; /* [n_suspects] */
   size_t n_suspects;
 } yk_cut_tokens;

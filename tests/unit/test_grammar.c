@@ -15,19 +15,7 @@
 #include "grammar/library.h"
 #include "kernels/device.h"
 #include "text/token_bytes.h"
-
-enum { END = 7, N_IDS = 12, N_WORDS = 1 };
-
-/* Byte-level: ids 0 to 6 are text, 7 and 8 special, 9 and 10 added tokens with text, 11 only the model's. */
-static const char BYTE_LEVEL[] =
-    "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"\\u0120a\": 2, \"\\u00e2\\u0124\": 3, "
-    "\"\\u00ac\": 4, "
-    "\"{\": 5, \"}\": 6}, \"merges\": []}, \"decoder\": {\"type\": \"ByteLevel\"}, \"pre_tokenizer\": "
-    "{\"type\": "
-    "\"ByteLevel\", \"add_prefix_space\": false}, \"added_tokens\": [{\"id\": 7, \"content\": \"<end>\", \"special\": "
-    "true}, "
-    "{\"id\": 8, \"content\": \"<pad>\", \"special\": true}, {\"id\": 9, \"content\": \"<t>\", \"special\": false}, "
-    "{\"id\": 10, \"content\": \"}b\", \"special\": false}]}";
+#include "unit/grammar_fixture.h"
 
 /* As Llama 2: a word begins with U+2581, and the first space of a text is cut. */
 static const char BYTE_FALLBACK[] =
@@ -37,23 +25,6 @@ static const char BYTE_FALLBACK[] =
     "[{\"type\": \"Replace\", \"pattern\": {\"String\": \"\\u2581\"}, \"content\": \" \"}, {\"type\": "
     "\"ByteFallback\"}, "
     "{\"type\": \"Fuse\"}, {\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": 0}]}}";
-
-/* The bytes that begin surrogates, overlong forms and code points past U+10FFFF. Ids: 0 a, 1 ED, 2 9F, 3 A0, 4 80,
- * 5 E0, 6 97, 8 F0, 9 8F, 10 F4, 11 90; 7 is special. */
-static const char BYTES[] =
-    "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"\\u00ed\": 1, \"\\u0141\": 2, \"\\u0142\": 3, "
-    "\"\\u0122\": 4, \"\\u00e0\": 5, \"\\u0139\": 6, \"<end>\": 7, \"\\u00f0\": 8, \"\\u0131\": 9, \"\\u00f4\": 10, "
-    "\"\\u0132\": 11}, \"merges\": []}, \"decoder\": {\"type\": \"ByteLevel\"}, \"pre_tokenizer\": {\"type\": "
-    "\"ByteLevel\", \"add_prefix_space\": false}, \"added_tokens\": [{\"id\": 7, \"content\": \"<end>\", \"special\": "
-    "true}]}";
-
-static yk_tokenizer *tokenizer_of(const char *json)
-{
-  yk_err err = YK_ERR_INIT;
-  yk_tokenizer *tokenizer = NULL;
-  if (yk_tokenizer_parse("tokenizer", json, strlen(json), &tokenizer, &err) != YK_OK) fail_msg("%s", err.message);
-  return tokenizer;
-}
 
 static void expect_bytes(const char *json, int32_t n_ids, const char *const *expected)
 {
@@ -127,130 +98,6 @@ static void test_a_broken_library(void **state)
 }
 
 /* ---- With the library -------------------------------------------------------------------------------------------- */
-
-typedef struct fixture {
-  yk_tokenizer *tokenizer;
-  yk_grammars *grammars;
-} fixture;
-
-static fixture grammars_of_tokenizer(const char *json, double time_limit_s, int64_t cache_bytes)
-{
-  static const int32_t end = END;
-  yk_err err = YK_ERR_INIT;
-  fixture f = {.tokenizer = tokenizer_of(json)};
-  const yk_grammars_options options = {.tokenizer = f.tokenizer,
-                                       .n_ids = N_IDS,
-                                       .end_ids = &end,
-                                       .n_end_ids = 1,
-                                       .python = "python3",
-                                       .time_limit_s = time_limit_s,
-                                       .memory_limit_bytes = 1 << 30,
-                                       .cache_bytes = cache_bytes};
-  assert_int_equal(yk_grammars_create(&options, &f.grammars, &err), YK_OK);
-  return f;
-}
-
-static fixture grammars_of(double time_limit_s, int64_t cache_bytes)
-{
-  return grammars_of_tokenizer(BYTE_LEVEL, time_limit_s, cache_bytes);
-}
-
-static void release(fixture *f)
-{
-  yk_grammars_free(f->grammars);
-  yk_tokenizer_free(f->tokenizer);
-}
-
-static bool has_library(void)
-{
-  yk_grammar_library *library;
-  bool found = yk_grammar_library_load(NULL, &library, NULL) == YK_OK;
-  yk_grammar_library_free(library);
-  if (!found) print_message("skipped: no grammar library\n");
-  return found;
-}
-
-static yk_matcher *match(const fixture *f, yk_constraint_kind kind, const char *text, const int32_t *ends, size_t n)
-{
-  yk_err err = YK_ERR_INIT;
-  yk_matcher *matcher;
-  if (yk_grammars_match(f->grammars, kind, text, strlen(text), ends, n, &matcher, &err) != YK_OK)
-    fail_msg("%s: %s", text, err.message);
-  return matcher;
-}
-
-static uint32_t mask_of(yk_matcher *matcher)
-{
-  uint32_t words[N_WORDS];
-  yk_err err = YK_ERR_INIT;
-  assert_int_equal(yk_matcher_fill(matcher, words, &err), YK_OK);
-  return words[0];
-}
-
-#define BIT(id) (UINT32_C(1) << (id))
-
-/* The euro sign is two tokens, each a part of a character; an end is possible only where the constraint permits it. */
-static void test_masks(void **state)
-{
-  static const int32_t end = END;
-  (void)state;
-  if (!has_library()) skip();
-  fixture f = grammars_of(20, 1 << 20);
-  yk_matcher *matcher = match(&f, YK_CONSTRAINT_REGEX, "(\xe2\x82\xac|b) ?a", &end, 1);
-  assert_int_equal(mask_of(matcher), BIT(1) | BIT(3));
-  assert_false(yk_matcher_accept(matcher, 0));
-  assert_true(yk_matcher_accept(matcher, 3));
-  assert_int_equal(mask_of(matcher), BIT(4));
-  assert_true(yk_matcher_accept(matcher, 4));
-  assert_int_equal(mask_of(matcher), BIT(0) | BIT(2));
-  assert_true(yk_matcher_accept(matcher, 2));
-  assert_int_equal(mask_of(matcher), BIT(END));
-  assert_true(yk_matcher_accept(matcher, END));
-  assert_true(yk_matcher_has_ended(matcher));
-  yk_matcher_free(matcher);
-  matcher = match(&f, YK_CONSTRAINT_GRAMMAR, "root ::= [a-z<>]*", &end, 1);
-  assert_int_equal(mask_of(matcher), BIT(0) | BIT(1) | BIT(9) | BIT(END)); /* no special token, no unused id */
-  yk_matcher_free(matcher);
-  matcher = match(&f, YK_CONSTRAINT_GRAMMAR, "root ::= [^b]*", &end, 1);
-  assert_int_equal(mask_of(matcher) & (BIT(0) | BIT(8) | BIT(11)), BIT(0)); /* any text has none either */
-  yk_matcher_free(matcher);
-  release(&f);
-}
-
-/* Whatever a constraint permits, an output is UTF-8. */
-static void test_masks_of_parts_of_characters(void **state)
-{
-  static const struct {
-    int32_t lead;
-    uint32_t next; /* ids of bytes that may follow */
-  } cases[] = {{1, BIT(2) | BIT(4) | BIT(6) | BIT(9) | BIT(11)},
-               {5, BIT(3)},
-               {8, BIT(2) | BIT(3) | BIT(6) | BIT(11)},
-               {10, BIT(4) | BIT(9)}};
-  static const char *const constraints[] = {"root ::= [^a]*", "root ::= [^a]{0,8}", "root ::= \"a\" | [^b]+"};
-  static const int32_t end = END;
-  (void)state;
-  if (!has_library()) skip();
-  fixture f = grammars_of_tokenizer(BYTES, 20, 1 << 20);
-  for (size_t i = 0; each_case(i, i < sizeof constraints / sizeof *constraints); i++) {
-    yk_matcher *matcher = match(&f, YK_CONSTRAINT_GRAMMAR, constraints[i], &end, 1);
-    for (size_t j = 0; j < sizeof cases / sizeof *cases; j++) {
-      yk_matcher_restart(matcher);
-      assert_int_equal(mask_of(matcher) & ~(BIT(0) | BIT(END)), BIT(1) | BIT(5) | BIT(8) | BIT(10));
-      assert_true(yk_matcher_accept(matcher, cases[j].lead));
-      assert_int_equal(mask_of(matcher), cases[j].next);
-      for (int32_t id = 0; id < N_IDS; id++)
-        if (!(cases[j].next & BIT(id))) assert_false(yk_matcher_accept(matcher, id));
-    }
-    yk_matcher_free(matcher);
-  }
-  yk_matcher *matcher = match(&f, YK_CONSTRAINT_GRAMMAR, constraints[0], &end, 1);
-  assert_false(yk_matcher_accept_text(matcher, "\xed\xa0", 2));
-  assert_true(yk_matcher_accept_text(matcher, "\xed", 1));
-  assert_int_equal(mask_of(matcher), cases[0].next);
-  yk_matcher_free(matcher);
-  release(&f);
-}
 
 static void test_without_end_ids(void **state)
 {
@@ -623,8 +470,6 @@ int main(void)
       cmocka_unit_test(test_bytes_of_tokens),
       cmocka_unit_test(test_a_missing_library),
       cmocka_unit_test(test_a_broken_library),
-      cmocka_unit_test(test_masks),
-      cmocka_unit_test(test_masks_of_parts_of_characters),
       cmocka_unit_test(test_without_end_ids),
       cmocka_unit_test(test_other_end_ids),
       cmocka_unit_test(test_refusals),

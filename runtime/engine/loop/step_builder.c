@@ -292,7 +292,20 @@ const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_schedule
   return step;
 }
 
-void yk_step_builder_fill_late(yk_step_builder *builder)
+/* The masks of wanted rows [begin, end). */
+static void fill_masks(void *context, int thread, int64_t begin, int64_t end)
+{
+  (void)thread;
+  yk_step_builder *builder = context;
+  const yk_step *step = &builder->last->step;
+  const yk_sample_row *rows = yk_step_sampling(step);
+  for (int64_t i = begin; i < end; i++) {
+    yk_sequence *seq = builder->masked[i];
+    if (seq) seq->owner->fill_mask(seq, yk_step_masks(step) + rows[i].first_mask, yk_mask_words(builder->limits.vocab));
+  }
+}
+
+void yk_step_builder_fill_late(yk_step_builder *builder, yk_cpu_pool *mask_threads)
 {
   const yk_step *step = &builder->last->step;
   const yk_sample_row *rows = yk_step_sampling(step);
@@ -302,10 +315,7 @@ void yk_step_builder_fill_late(yk_step_builder *builder)
     if (rows[i].n_biases > 0)
       memcpy(yk_step_biases(step) + rows[i].first_bias, builder->row_biases[i],
              (size_t)rows[i].n_biases * sizeof *yk_step_biases(step));
-  for (int32_t i = 0; i < step->counts.n_wanted && step->counts.n_mask_words > 0; i++) {
-    yk_sequence *seq = builder->masked[i];
-    if (seq) seq->owner->fill_mask(seq, yk_step_masks(step) + rows[i].first_mask, yk_mask_words(builder->limits.vocab));
-  }
+  if (step->counts.n_mask_words > 0) yk_cpu_pool_deal(mask_threads, step->counts.n_wanted, 1, fill_masks, builder);
   for (int32_t i = 0; i < step->counts.n_penalty_loads; i++) {
     const yk_sequence *seq = builder->counted[i];
     memcpy(tokens, seq->tokens, (size_t)seq->n_tokens * sizeof *tokens);

@@ -10,6 +10,7 @@
 #ifndef YK_ENGINE_LOOP_STEP_BUILDER_H
 #define YK_ENGINE_LOOP_STEP_BUILDER_H
 
+#include "base/cpu_pool.h"
 #include "engine/loop/scheduler.h"
 #include "model/step.h"
 
@@ -34,7 +35,7 @@ const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_schedule
                                      yk_memory_pool *pool, bool is_timed);
 
 /* yk_step_builder_fill_late - fill the late arrays of the built step, and signal rank 0. The items' sequences must be
- *   unchanged since build. */
-void yk_step_builder_fill_late(yk_step_builder *builder);
+ *   unchanged since build. mask_threads: fill the masks of different rows; NULL: the caller alone. */
+void yk_step_builder_fill_late(yk_step_builder *builder, yk_cpu_pool *mask_threads);
 
 #endif
