@@ -60,6 +60,8 @@ def complaint(expected, result, tolerance, alternatives=0):
 
 
 class CudaFamilies(harness.Case):
+    cpu_results = {}  # answers of CPU ranks by (folder, dtype)
+
     def generate(self, device, folder, dtype, n_ranks, n_tokens, prompts, *options):
         return self.run_json("generate", "--model", folder, "--device", device, "--dtype", dtype, "--tp", n_ranks,
                              "--temperature", 0, "--max-tokens", n_tokens, "--logprobs", N_TOP, "--ignore-eos",
@@ -74,7 +76,9 @@ class CudaFamilies(harness.Case):
             prompts += ["--token-ids", ",".join(map(str, prompt["prompt_ids"]))]
         n_tokens = len(golden["prompts"][0]["output_ids"])
         results = self.generate("cuda", folder, dtype, n_ranks, n_tokens, prompts, *options)
-        on_cpu = self.generate("cpu", folder, dtype, 1, n_tokens, prompts)
+        if (folder, dtype) not in self.cpu_results:
+            self.cpu_results[folder, dtype] = self.generate("cpu", folder, dtype, 1, n_tokens, prompts)
+        on_cpu = self.cpu_results[folder, dtype]
         expected = [list(zip(prompt["output_ids"], prompt["margins"], prompt["top"])) for prompt in golden["prompts"]]
         of_cpu = [compare(steps, result, 1) for steps, result in zip(expected, on_cpu)]
         tolerance = max(TOLERANCES[dtype], 2 * max(worst for worst, *_ in of_cpu))
