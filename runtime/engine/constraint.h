@@ -62,7 +62,7 @@ typedef struct yk_constrained_output {
 
 /* yk_request_constraint_fill - the mask [n_words] of the token behind the output. If the output contradicts the
  *   constraint, or takes too long to match (YK_E_INVAL), or has ended, error or has_ended is set, and the mask is full.
- *   Thread: the engine's. */
+ *   Thread: one at a time for a constraint. */
 void yk_request_constraint_fill(yk_request_constraint *constraint, const yk_constrained_output *output, uint32_t *words,
                                 int64_t n_words);
 
