@@ -72,7 +72,7 @@ typedef struct yk_gated_delta_args {
   const float *norm_w;         /* [value_dim] */
   float norm_eps;
   float *states;    /* [max_seqs, state_floats] */
-  float *snapshots; /* [n_state_entries, state_floats], from host_alloc; NULL if there are none */
+  float *snapshots; /* [n_state_entries, state_floats]; NULL if there are none */
   const struct yk_batch *batch;
 } yk_gated_delta_args;
 

@@ -92,7 +92,7 @@ typedef struct yk_mamba_args {
   float min_step, max_step;           /* 0 <= min_step < max_step, which may be infinite */
   float norm_eps;
   float *states;    /* [max_seqs, state_floats] */
-  float *snapshots; /* [n_state_entries, state_floats], from host_alloc; NULL if there are none */
+  float *snapshots; /* [n_state_entries, state_floats]; NULL if there are none */
   const struct yk_batch *batch;
 } yk_mamba_args;
 

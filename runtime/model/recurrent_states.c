@@ -6,8 +6,7 @@ yk_status yk_recurrent_states_load(const yk_rank_loader *loader, int64_t n_bytes
   out->n_bytes = n_bytes;
   YK_TRY(yk_rank_alloc(loader, (size_t)limits->step.max_seqs * (size_t)n_bytes, &out->states, err));
   if (limits->n_state_entries == 0) return YK_OK;
-  return loader->dev->ops->host_alloc(loader->dev, (size_t)limits->n_state_entries * (size_t)n_bytes, &out->snapshots,
-                                      err);
+  return yk_rank_alloc(loader, (size_t)limits->n_state_entries * (size_t)n_bytes, &out->snapshots, err);
 }
 
 yk_status yk_recurrent_states_copy(const yk_recurrent_states *s, yk_device *dev, const yk_step_copy *c, yk_err *err)
@@ -21,5 +20,5 @@ yk_status yk_recurrent_states_copy(const yk_recurrent_states *s, yk_device *dev,
 void yk_recurrent_states_free(const yk_recurrent_states *states, yk_device *dev)
 {
   dev->ops->free(dev, states->states);
-  dev->ops->host_free(dev, states->snapshots);
+  dev->ops->free(dev, states->snapshots);
 }

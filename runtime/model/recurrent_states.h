@@ -1,6 +1,6 @@
-/* recurrent_states.h - the states of all sequences of one layer on one rank: a table on the device, and a table of
- * snapshots in host memory. Every kind of layer with a state per sequence has both; its operation finds a sequence's
- * rows in them through seq_slots, state_loads and state_saves of yk_batch (kernels/device.h). */
+/* recurrent_states.h - the states of all sequences of one layer on one rank, and snapshots of them: two tables in the
+ * device's memory. Every kind of layer with a state per sequence has both; its operation finds a sequence's rows
+ * through seq_slots, state_loads and state_saves of yk_batch (kernels/device.h). */
 #ifndef YK_MODEL_RECURRENT_STATES_H
 #define YK_MODEL_RECURRENT_STATES_H
 
@@ -8,7 +8,7 @@
 
 typedef struct yk_recurrent_states {
   void *states;    /* device [max_seqs, n_bytes] */
-  void *snapshots; /* from host_alloc, [n_state_entries, n_bytes]; NULL if there are no entries */
+  void *snapshots; /* device [n_state_entries, n_bytes]; NULL if there are no entries */
   int64_t n_bytes; /* of one state; 0 on a rank without a share of the layer */
 } yk_recurrent_states;
 

@@ -129,16 +129,24 @@ class Plan(harness.Case):
         plan, = self.plan("--tp", 2, "--state-cache-bytes", "1GiB", "--kv-cache-bytes", "64KiB", model=HYBRID)
         self.assertEqual(sum(rank["state_cache_bytes"] for rank in plan["ranks"]), plan["kv_tokens"] // 64 * state)
         done = self.run_yoke("plan", "--model", HYBRID, "--device", "cpu", "--tp", 1, *memory, "--state-cache-bytes",
-                             "100MiB", expect=1)
-        self.assertIn("weights, recurrent states and workspace take 1", done.err)
+                             30 * state, expect=1)
+        self.assertIn("weights, recurrent states and workspace take ", done.err)
         for command in ("plan", "generate"):
             prompt = () if command == "plan" else ("--token-ids", 5)
             for budget, words in ((state // 2, f"expected 0, or at least {text_of(state)}"),
-                                  ("1TiB", "the memory of this host")):
+                                  ("900TiB", "the memory of all ranks")):
                 done = self.run_yoke(command, "--model", HYBRID, "--device", "cpu", "--tp", 2, *prompt,
                                      "--state-cache-bytes", budget, expect=1)
                 self.assertIn("--state-cache-bytes: ", done.err)
                 self.assertIn(words, done.err)
+        # On GPUs a quarter of what weights, workspace and states leave.
+        on_gpu = ("--tp", 1, "--max-num-seqs", 100, "--gpu-memory-utilization", 1, "--device-memory")
+        rank = self.plan(*on_gpu, "80GiB", model=HYBRID, device="cuda")[0]["ranks"][0]
+        fixed = rank["weight_bytes"] + rank["workspace_bytes"] + rank["state_bytes"]
+        rank = self.plan(*on_gpu, fixed + 201 * state, model=HYBRID, device="cuda")[0]["ranks"][0]
+        self.assertEqual((rank["state_bytes"], rank["state_cache_bytes"]), (100 * state, 50 * state))
+        self.assertLessEqual(rank["kv_bytes"], 151 * state)
+        self.assertGreater(rank["kv_bytes"], 140 * state)
         table = self.run_yoke("plan", "--model", HYBRID, "--device", "cpu", "--tp", 1, "--max-num-seqs", 100).out
         self.assertIn(f"recurrent states of 100 sequences take {text_of(100 * state)}", table)
 

@@ -215,7 +215,7 @@ static void print_row(const yk_plan *plan)
   if (plan->n_experts > 0) print_experts(plan);
   int64_t state_bytes = largest_of(plan->state_bytes, plan->n_ranks);
   if (state_bytes > 0)
-    printf("%5s  recurrent states of %d sequences take %s; snapshots take %s of host memory\n", "", plan->max_seqs,
+    printf("%5s  recurrent states of %d sequences take %s; their snapshots %s\n", "", plan->max_seqs,
            yk_bytes_format(state_bytes, workspace),
            yk_bytes_format(largest_of(plan->state_cache_bytes, plan->n_ranks), kv));
 }

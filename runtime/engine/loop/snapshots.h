@@ -1,4 +1,4 @@
-/* snapshots.h - snapshots of recurrent states in a table on the host, from which other sequences continue.
+/* snapshots.h - snapshots of recurrent states in tables on the devices, from which other sequences continue.
  *
  * Entry e means row e of the table of snapshots of every layer with states, on every rank. A snapshot holds the states
  * after the tokens of a chain of published KV blocks, and is found by the chain number of the last block (kv_blocks.h).

@@ -88,7 +88,7 @@ void yk_plan_report_too_little_memory(const yk_engine_options *o, const yk_model
   bool has_states = false;
   char taken[YK_BYTES_TEXT], given[YK_BYTES_TEXT];
   for (int rank = 0; rank < plan->n_ranks; rank++) {
-    int64_t states = plan->state_bytes[rank] + (plan->device == YK_DEVICE_CPU ? plan->state_cache_bytes[rank] : 0);
+    int64_t states = plan->state_bytes[rank] + plan->state_cache_bytes[rank];
     fixed = yk_max_i64(fixed, memory[rank].weight_bytes + memory[rank].workspace_bytes + states);
     has_states |= plan->state_bytes[rank] > 0;
     block = yk_max_i64(block, memory[rank].kv_bytes_per_block);

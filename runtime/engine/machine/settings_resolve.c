@@ -251,14 +251,20 @@ static yk_status bound_memory(const yk_engine_options *o, const yk_settings *s, 
   if (s->device == YK_DEVICE_CUDA) {
     int64_t total = (int64_t)((double)device_memory_bytes * o->gpu_memory_utilization);
     if (!device_memory_bytes) YK_TRY(yk_gpus_budget(s, o->gpu_memory_utilization, &total, err));
-    *out = (yk_memory_bounds){total, o->kv_cache_bytes ? o->kv_cache_bytes : total, total};
+    *out = (yk_memory_bounds){.total = total,
+                              .kv_max = o->kv_cache_bytes ? o->kv_cache_bytes : total,
+                              .states_max = total,
+                              .snapshots_max = INT64_MAX};
     return YK_OK;
   }
   int n_ranks = ranks_on_host(s, cluster);
   int64_t ram = device_memory_bytes ? device_memory_bytes * n_ranks : yk_host_memory_bytes();
   int64_t total = (int64_t)((double)ram * o->gpu_memory_utilization) / n_ranks;
   int64_t most = yk_min_i64(INT64_C(4) << 30, ram / 4) / n_ranks;
-  *out = (yk_memory_bounds){total, o->kv_cache_bytes ? o->kv_cache_bytes : most, most};
+  *out = (yk_memory_bounds){.total = total,
+                            .kv_max = o->kv_cache_bytes ? o->kv_cache_bytes : most,
+                            .states_max = most,
+                            .snapshots_max = yk_min_i64(INT64_C(4) << 30, ram / 8)};
   return YK_OK;
 }
 
@@ -285,9 +291,9 @@ static int64_t blocks_that_fit(const yk_model_memory *memory, const yk_settings 
   const yk_world *world = &s->world;
   int64_t blocks = INT32_MAX / YK_KV_BLOCK_TOKENS;
   for (int rank = world->first_rank; rank < world->first_rank + world->n_local; rank++) {
+    int64_t n_states = (int64_t)s->limits.step.max_seqs + s->limits.n_state_entries;
     int64_t left = bounds->total - memory[rank].weight_bytes - memory[rank].workspace_bytes -
-                   memory[rank].state_bytes_per_seq * s->limits.step.max_seqs;
-    if (s->device == YK_DEVICE_CPU) left -= memory[rank].state_bytes_per_seq * s->limits.n_state_entries;
+                   memory[rank].state_bytes_per_seq * n_states;
     left = yk_min_i64(bounds->kv_max, left);
     if (memory[rank].kv_bytes_per_block) blocks = yk_min_i64(blocks, left / memory[rank].kv_bytes_per_block);
     if (left < 0) blocks = 0;
@@ -351,8 +357,7 @@ static yk_status choose_memory(const yk_engine_options *options, const yk_checkp
   YK_TRY(bound_memory(options, settings, device_memory_bytes, cluster, &bounds, err));
   YK_TRY(yk_settings_choose_seqs(memory, &bounds, cluster, settings, err));
   if (settings->limits.step.max_seqs < wanted_seqs) YK_TRY(measure_ranks(checkpoint, settings, memory, err));
-  const int64_t host_bytes = device_memory_bytes ? INT64_MAX : yk_host_memory_bytes();
-  YK_TRY(yk_settings_choose_snapshots(options, memory, &bounds, host_bytes, cluster, settings, err));
+  YK_TRY(yk_settings_choose_snapshots(options, memory, &bounds, cluster, settings, err));
   int64_t own_blocks = blocks_that_fit(memory, settings, &bounds);
   YK_TRY(yk_processes_smallest(cluster, own_blocks, &blocks, &smallest, err));
   if (blocks == 0 && own_blocks > 0)

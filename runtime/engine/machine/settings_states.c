@@ -32,40 +32,39 @@ static void set_entries(yk_settings *s, int64_t n)
   if (s->rules.has_states && n == 0) s->rules.reuses_prefixes = false;
 }
 
-/* CPU ranks have snapshots in the memory that KV is in, of which KV keeps the larger part. */
-static int64_t default_budget(const yk_model_memory *memory, const yk_memory_bounds *bounds, int64_t host_bytes,
-                              const yk_settings *s, int64_t snapshot_bytes)
+/* Snapshots are in the memory that KV is in, of which KV keeps the larger part. */
+static int64_t default_budget(const yk_model_memory *memory, const yk_memory_bounds *bounds, const yk_settings *s,
+                              int64_t snapshot_bytes)
 {
-  int64_t budget = yk_min_i64(INT64_C(4) << 30, host_bytes / 8);
-  if (s->device != YK_DEVICE_CPU) return budget;
+  int64_t n = bounds->snapshots_max / snapshot_bytes;
   for (int rank = s->world.first_rank; rank < s->world.first_rank + s->world.n_local; rank++) {
     const yk_model_memory *m = &memory[rank];
     int64_t left = bounds->total - m->weight_bytes - m->workspace_bytes;
     if (!m->state_bytes_per_seq) continue;
     left = yk_max_i64(left - m->state_bytes_per_seq * s->limits.step.max_seqs, 0) / 4;
-    int64_t most = yk_min_i64(left / m->state_bytes_per_seq, budget / snapshot_bytes);
-    budget = yk_min_i64(budget, most * snapshot_bytes);
+    n = yk_min_i64(n, left / m->state_bytes_per_seq);
   }
-  return budget;
+  return n * snapshot_bytes;
 }
 
 yk_status yk_settings_choose_snapshots(const yk_engine_options *o, const yk_model_memory *memory,
-                                       const yk_memory_bounds *bounds, int64_t host_bytes, yk_cluster *cluster,
-                                       yk_settings *settings, yk_err *err)
+                                       const yk_memory_bounds *bounds, yk_cluster *cluster, yk_settings *settings,
+                                       yk_err *err)
 {
+  const int64_t of_ranks = bounds->total * settings->world.n_ranks;
   int64_t snapshot = 0, budget = o->state_cache_bytes, n;
   char needed[YK_BYTES_TEXT], found[YK_BYTES_TEXT];
   int process;
-  if (budget > host_bytes)
-    return yk_err_set(err, YK_E_INVAL, "state_cache_bytes: expected at most %s, the memory of this host, found %s",
-                      yk_bytes_format(host_bytes, needed), yk_bytes_format(budget, found));
+  if (budget > of_ranks)
+    return yk_err_set(err, YK_E_INVAL, "state_cache_bytes: expected at most %s, the memory of all ranks, found %s",
+                      yk_bytes_format(of_ranks, needed), yk_bytes_format(budget, found));
   if (!settings->rules.has_states) return YK_OK;
   for (int rank = 0; rank < settings->world.n_ranks; rank++) snapshot += memory[rank].state_bytes_per_seq;
   if (budget > 0 && budget < snapshot)
     return yk_err_set(err, YK_E_INVAL,
                       "state_cache_bytes: expected 0, or at least %s, a snapshot of all ranks, found %s",
                       yk_bytes_format(snapshot, needed), yk_bytes_format(budget, found));
-  if (budget < 0) budget = default_budget(memory, bounds, host_bytes, settings, snapshot);
+  if (budget < 0) budget = default_budget(memory, bounds, settings, snapshot);
   YK_TRY(yk_processes_smallest(cluster, budget, &budget, &process, err));
   n = settings->rules.reuses_prefixes ? budget / snapshot : 0;
   set_entries(settings, yk_min_i64(n, INT32_MAX / YK_STATE_SAVE_TOKENS));

@@ -9,8 +9,9 @@
 /* Bytes of a rank of this process. */
 typedef struct yk_memory_bounds {
   int64_t total;
-  int64_t kv_max;     /* of them for KV */
-  int64_t states_max; /* of them for the states of running sequences */
+  int64_t kv_max;        /* of them for KV */
+  int64_t states_max;    /* of them for the states of running sequences */
+  int64_t snapshots_max; /* of all ranks, for snapshots that no option sizes */
 } yk_memory_bounds;
 
 /* yk_settings_choose_seqs - lower limits.step.max_seqs to the number of sequences whose states fit on every rank of
@@ -22,11 +23,11 @@ yk_status yk_settings_choose_seqs(const yk_model_memory *memory, const yk_memory
 
 /* yk_settings_choose_snapshots - set limits.n_state_entries, and the rules, to the number of snapshots within
  *   state_cache_bytes, the same in every process. 0 without states, or if prefixes are not reused; without snapshots
- *   models with states reuse none. host_bytes: memory of the host, INT64_MAX if that is not known.
- *   Errors: YK_E_INVAL if the bytes are fewer than a snapshot has, or more than the host has; YK_E_COMM. */
+ *   models with states reuse none.
+ *   Errors: YK_E_INVAL if the bytes are fewer than a snapshot has, or more than the ranks have; YK_E_COMM. */
 yk_status yk_settings_choose_snapshots(const yk_engine_options *options, const yk_model_memory *memory,
-                                       const yk_memory_bounds *bounds, int64_t host_bytes, yk_cluster *cluster,
-                                       yk_settings *settings, yk_err *err);
+                                       const yk_memory_bounds *bounds, yk_cluster *cluster, yk_settings *settings,
+                                       yk_err *err);
 
 /* yk_settings_limit_snapshots - no more snapshots than the KV blocks have places for. */
 void yk_settings_limit_snapshots(yk_settings *settings);

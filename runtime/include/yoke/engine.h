@@ -118,10 +118,10 @@ typedef struct yk_engine_options {
   /* Models with sparse attention are computed with dense attention, which gives the same results in contexts of up to
    * index_topk tokens. This option permits longer contexts, in which answers differ from the model's. */
   bool dense_attention_beyond_index;
-  /* Host memory of all ranks for snapshots of recurrent states, from which later requests with the same beginning
-   * continue; it has an effect only on models with such states. 0: none, every prompt is computed from its start.
-   * Default -1: an eighth of the host's memory, at most 4 GiB, and on CPU ranks also at most a quarter of the memory
-   * besides weights, workspace and states. */
+  /* Memory of all ranks, GPUs' own on GPUs, for snapshots of recurrent states, from which later requests with the same
+   * beginning continue; it has an effect only on models with such states. 0: none, every prompt is computed from its
+   * start. Default -1: a quarter of the memory besides weights, workspace and states, and on CPU ranks also at most an
+   * eighth of the host's memory and 4 GiB. */
   int64_t state_cache_bytes;
   /* Adapters (yoke/adapters.h) that may be loaded at a time: memory for all of them is allocated at the start. 0: none;
    * GPUs take no other value. */
