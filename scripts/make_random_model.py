@@ -35,6 +35,7 @@ from random_model_presets import PRESETS, has_experts, is_delta_net, n_experts
 
 LOGIT_STD = 2.5
 CHUNK = 1 << 22  # elements that one task draws
+STEP_BIAS = (-4.6, 1.2)  # of recurrent layers: time steps of 0.001 to 0.1, with which models begin their training
 MORE_NORMS = {"gemma3_text": ("pre_feedforward_layernorm", "post_feedforward_layernorm"),
               "gemma4_text": ("pre_feedforward_layernorm", "post_feedforward_layernorm"),
               "glm4": ("post_self_attn_layernorm", "post_mlp_layernorm")}
@@ -150,7 +151,7 @@ class ModelTensors:
             self.linear(f"{layer}.in_proj_a", hidden, n_values)
         self.normal(f"{layer}.conv1d", (2 * keys + values, 1, config["linear_conv_kernel_dim"]), 0.0, 0.5)
         self.tensors.append(Tensor(f"{layer}.A_log", "F32", (n_values,), draw_normal(0.0, 1.0, "F32")))
-        self.tensors.append(Tensor(f"{layer}.dt_bias", "F32", (n_values,), draw_normal(-2.0, 1.0, "F32")))
+        self.tensors.append(Tensor(f"{layer}.dt_bias", "F32", (n_values,), draw_normal(*STEP_BIAS, "F32")))
         self.normal(f"{layer}.norm", (config["linear_value_head_dim"],), 1.0, 0.05)
         self.linear(f"{layer}.out_proj", values, hidden)
 
@@ -161,7 +162,7 @@ class ModelTensors:
         self.linear(f"{layer}.in_proj", self.hidden, width + channels + heads)
         self.normal(f"{layer}.conv1d", (channels, 1, config["conv_kernel"]), 0.0, 0.5)
         vectors = (("conv1d.bias", channels, 0.0, 0.1, self.settings.dtype), ("A_log", heads, 0.0, 1.0, "F32"),
-                   ("dt_bias", heads, -2.0, 1.0, "F32"), ("D", heads, 1.0, 0.1, "F32"))
+                   ("dt_bias", heads, *STEP_BIAS, "F32"), ("D", heads, 1.0, 0.1, "F32"))
         for name, n, mean, std, dtype in vectors:
             self.tensors.append(Tensor(f"{layer}.{name}", dtype, (n,), draw_normal(mean, std, dtype)))
         self.norm(f"{layer}.norm", width)
@@ -390,6 +391,8 @@ def parse_arguments():
     parser.add_argument("--preset", required=True, choices=sorted(PRESETS), help="whose shape")
     parser.add_argument("--out", required=True, help="directory to write; an earlier model there is replaced")
     parser.add_argument("--layers", type=int, help="number of layers instead of the real one")
+    parser.add_argument("--config", metavar="JSON", type=json.loads, default={},
+                        help="object whose keys replace the preset's, for smaller models of the same kind")
     parser.add_argument("--format", choices=list(FORMATS),
                         help="of the projections (default: awq; mxfp4 of gpt-oss)")
     parser.add_argument("--group-size", type=int, default=128,
@@ -426,7 +429,7 @@ def take_tokenizer(config, folder, out):
 
 def main():
     args = parse_arguments()
-    config = dict(PRESETS[args.preset])
+    config = {**PRESETS[args.preset], **args.config}
     if args.tokenizer:
         take_tokenizer(config, args.tokenizer, args.out)
     if args.layers:
