@@ -9,6 +9,8 @@ YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure; models on two ranks are sk
 exit code 77.
 """
 
+import concurrent.futures
+import json
 import os
 import random
 import statistics
@@ -18,11 +20,17 @@ import sys
 import harness
 
 MAKE_MODEL = os.path.join(harness.TESTS_DIR, "..", "scripts", "make_random_model.py")
-# Preset, format and layers: one layer more than the dense ones for mixtures.
+FEW_WORDS = {"vocab_size": 32768}  # real embeddings would be most of the test's time
+MAMBA_EXPERTS_ATTENTION = {**FEW_WORDS, "hybrid_override_pattern": "ME*"}
+# Preset, format and layers: one layer more than the dense ones for mixtures, and each kind of layer. Then options.
 MODELS = [("qwen3-32b", "awq", 1), ("qwen3-235b-a22b", "awq", 1), ("qwen2-57b-a14b", "awq", 1),
           ("mixtral-8x22b", "awq", 1), ("glm-4.5", "awq", 4), ("deepseek-v2", "awq", 2), ("deepseek-v3", "awq", 4),
           ("kimi-k2", "awq", 2), ("deepseek-v3", "fp8", 4), ("glm-4.5", "ct4", 4), ("mixtral-8x7b", "plain", 1),
-          ("qwen3-235b-a22b", "gptq-act-order", 1), ("qwen2-57b-a14b", "w8a8", 1)]
+          ("qwen3-235b-a22b", "gptq-act-order", 1), ("qwen2-57b-a14b", "w8a8", 1),
+          ("qwen3.5-27b", "awq", 4, FEW_WORDS), ("qwen3.5-35b-a3b", "awq", 4, FEW_WORDS),
+          ("nemotron-3-nano", "awq", 3, MAMBA_EXPERTS_ATTENTION, 64), ("gpt-oss-120b", "mxfp4", 2, FEW_WORDS),
+          ("gemma-4-31b", "awq", 2, FEW_WORDS), ("gemma-4-26b-a4b", "awq", 2, FEW_WORDS, 64),
+          ("minimax-m2", "awq", 1, FEW_WORDS), ("glm-4.7-flash", "awq", 2, FEW_WORDS)]
 PROMPT_TOKENS, N_TOKENS = [40] * 8 + [300], 8  # of a prompt; of an answer
 MEDIAN_LIMIT, LIMIT = 0.02, 0.1
 N_WRONG_SHARE = 0.1  # fraction of the tokens that may be off by more than LIMIT
@@ -60,23 +68,27 @@ class Widths(harness.Case):
         return self.run_json("generate", "--model", folder, "--temperature", 0, "--max-tokens", N_TOKENS, "--logprobs",
                              1, "--ignore-eos", "--max-model-len", 320, *words, *options)
 
-    def check_model(self, preset, form, n_layers):
+    def check_model(self, preset, form, n_layers, config=None, group_size=128):
         folder = harness.scratch_folder(self.addCleanup)
         subprocess.run([sys.executable, MAKE_MODEL, "--preset", preset, "--format", form, "--layers", str(n_layers),
-                        "--out", folder], check=True, stdout=subprocess.DEVNULL)
+                        "--config", json.dumps(config or {}), "--group-size", str(group_size), "--out", folder],
+                       check=True, stdout=subprocess.DEVNULL)
         random_ids = random.Random(7)
         prompts = [[random_ids.randrange(1000, 30000) for _ in range(n)] for n in PROMPT_TOKENS]
-        expected = self.generate(folder, prompts, "--device", "cpu", "--dtype", "float32")
-        on_gpus = ["--device", "cuda", "--dtype", "float16"]
-        runs = {"a single prompt": (expected[:1], [*on_gpus]), "one rank": (expected, [*on_gpus])}
+        on_gpus = ["--device", "cuda", "--dtype", "float16", "--kv-cache-bytes", "256MiB"]
+        with concurrent.futures.ThreadPoolExecutor() as pool:  # most of the time is the CPU's
+            on_cpu = pool.submit(self.generate, folder, prompts, "--device", "cpu", "--dtype", "float32")
+            found = {name: pool.submit(self.generate, folder, prompts[:n], *on_gpus)
+                     for name, n in (("a single prompt", 1), ("one rank", len(prompts)))}
+        expected = on_cpu.result()
+        found = {name: answers.result() for name, answers in found.items()}
         if min(harness.count_gpus(), int(os.environ.get("YOKE_REQUIRE_GPU", 2))) > 1:
-            runs["two ranks"] = (expected, [*on_gpus, "--tp", 2])
-            runs["two ranks, whole experts"] = (expected, [*on_gpus, "--tp", 2, "--ep"])
+            found["two ranks"] = self.generate(folder, prompts, *on_gpus, "--tp", 2)
+            found["two ranks, whole experts"] = self.generate(folder, prompts, *on_gpus, "--tp", 2, "--ep")
         failures = []
-        for name, (answers, options) in runs.items():
-            found = self.generate(folder, prompts[:len(answers)], *options)
-            wrong = complaint(answers, found, WIDER.get(form, 1))
-            errors = differences(answers, found)
+        for name, answers in found.items():
+            errors = differences(expected[:len(answers)], answers)
+            wrong = complaint(expected[:len(answers)], answers, WIDER.get(form, 1))
             print(f"{preset} {form}, {name}: {len(errors)} tokens, median {statistics.median(errors or [0]):.4f}, "
                   f"largest {max(errors, default=0):.4f}", flush=True)
             if wrong:
@@ -92,9 +104,9 @@ class Widths(harness.Case):
         self.assertIsNotNone(complaint(answer(3, -1.0), answer(4, -1.0)))
 
 
-def add_model_test(preset, form, n_layers):
+def add_model_test(preset, form, *sizes):
     def test(self):
-        self.check_model(preset, form, n_layers)
+        self.check_model(preset, form, *sizes)
     setattr(Widths, "test_" + f"{preset}_{form}".replace("-", "_").replace(".", "_"), test)
 
 
