@@ -128,7 +128,9 @@ MAY_INCLUDE = {
     "runtime/server/": [YOKE, BASE, "runtime/text/", "runtime/chat/", "runtime/openai/"],
     "runtime/bench/": [YOKE, BASE],
     "runtime/study/plot/": [BASE],
-    "runtime/study/": [YOKE, BASE, "runtime/bench/", "runtime/study/plot/", "parallel/shard.h"],
+    "runtime/study/": [
+        YOKE, BASE, "runtime/bench/", "runtime/study/plot/", "parallel/shard.h", "loader/checkpoint.h"
+    ],
     "runtime/cli/options/": [YOKE, BASE, "runtime/openai/"],
     "runtime/cli/": [
         YOKE, BASE, "runtime/text/", "runtime/chat/", "runtime/openai/answer_style.h", "runtime/server/server.h",

@@ -31,19 +31,7 @@ yk_status yk_study_estimate_init(yk_study_estimate *estimate, const yk_study_gri
   *estimate = (yk_study_estimate){.point_s = calloc(grid->n_points, sizeof *estimate->point_s), .start_s = 1};
   if (!estimate->point_s) return yk_err_set(err, YK_E_NOMEM, "no memory for an estimate");
   for (size_t i = 0; i < grid->n_points; i++) estimate->point_s[i] = rough_s(grid, &grid->points[i], rough);
-  if (rough->shapes) { /* loading reads about 1 GB/s */
-    const yk_model_shapes *shapes = rough->shapes;
-    double attention = (double)(2 * shapes->n_heads + 2 * shapes->n_kv_heads) * (double)shapes->head_dim;
-    double n_dense = (double)(shapes->n_layers - shapes->n_expert_layers);
-    double experts = (double)shapes->n_experts * (double)shapes->expert_size + (double)shapes->shared_size;
-    double ffn = n_dense * (double)shapes->intermediate_size + (double)shapes->n_expert_layers * experts;
-    double delta = 2 * (double)(shapes->delta_key_heads * shapes->delta_key_dim) +
-                   3 * (double)(shapes->delta_value_heads * shapes->delta_value_dim);
-    double mixers =
-        (double)(shapes->n_layers - shapes->n_delta_layers) * attention + (double)shapes->n_delta_layers * delta;
-    double weights = (double)shapes->hidden_size * (mixers + 3 * ffn);
-    estimate->start_s += weights * 1e-9;
-  }
+  if (rough->shapes) estimate->start_s += yk_model_weights(rough->shapes) * 1e-9; /* loading: about 1 GB/s */
   return YK_OK;
 }
 

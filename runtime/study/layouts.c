@@ -96,7 +96,8 @@ static step_time time_step(const replica *r, double rows, double prompt_rows)
     with_head_s = seconds(yk_limit_decode_work(&whole, &rates, &load));
   }
   step_time time = {.head_s = with_head_s - stage_s + STEP_S};
-  time.all_reduce_s = (2 * layers + 1) * all_reduce_s(r, n_rows * (double)r->stage.hidden_size * ELEMENT_BYTES);
+  time.all_reduce_s = ((double)yk_model_sublayers(&r->stage) + 1) *
+                      all_reduce_s(r, n_rows * (double)r->stage.hidden_size * ELEMENT_BYTES);
   time.stage_s = stage_s + layers * (r->tp > 1 ? LAYER_SHARED_S : LAYER_ALONE_S) + time.all_reduce_s;
   return time;
 }
@@ -111,7 +112,7 @@ static double cycle_s(const replica *r, const step_time *time, double rows, doub
 static double sent_bytes(const replica *r)
 {
   double row_bytes = (double)r->stage.hidden_size * ELEMENT_BYTES, n_hosts = r->tp_hosts;
-  if (n_hosts > 1) return (2 * (double)r->stage.n_layers + 1) * 2 * (n_hosts - 1) / n_hosts * row_bytes;
+  if (n_hosts > 1) return ((double)yk_model_sublayers(&r->stage) + 1) * 2 * (n_hosts - 1) / n_hosts * row_bytes;
   return r->tp * r->pp > r->hosts->gpus_per_host ? row_bytes : 0;
 }
 
@@ -126,11 +127,8 @@ bool yk_layout_is_placed(const yk_layout_hosts *hosts, const yk_layout *layout)
 yk_layout_speed yk_layout_compute(const yk_model_shapes *shapes, const yk_layout_hosts *hosts, const yk_layout *layout,
                                   const yk_layout_load *load)
 {
-  replica r = {*shapes, shapes, hosts, load, layout->tp, layout->pp, 1};
-  r.stage.n_layers = (shapes->n_layers + r.pp - 1) / r.pp;
-  r.stage.n_delta_layers = (shapes->n_delta_layers + r.pp - 1) / r.pp;
-  r.stage.n_expert_layers = (shapes->n_expert_layers + r.pp - 1) / r.pp;
-  r.stage.vocab_size = 0;
+  replica r = {
+      yk_model_shapes_of_stage(shapes, layout->pp), shapes, hosts, load, layout->tp, layout->pp, .tp_hosts = 1};
   if (r.tp > hosts->gpus_per_host) r.tp_hosts = r.tp / hosts->gpus_per_host;
 
   double rows = fmax(load->batch / r.pp, 1), groups = load->batch / rows;

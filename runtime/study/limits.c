@@ -87,9 +87,24 @@ static void add_product(sum *total, double n, double k, double columns, double r
   add_operation(total, n, k * columns * element_bytes, 2 * rows * k * columns);
 }
 
-static void add_ffn(sum *total, double layers, double hidden, double ffn, double rows, double element_bytes)
+/* Bytes of a weight of a group. */
+static double bytes_of(const yk_model_shapes *shapes, const yk_limit_load *load, yk_linear_group group)
 {
-  add_product(total, layers, hidden, 2 * ffn, rows, element_bytes);
+  const bool is_quantised = shapes->element_bytes[group] > 0 && !load->no_quantisation;
+  return is_quantised ? shapes->element_bytes[group] : load->element_bytes;
+}
+
+/* Matrices of an FFN that read its inputs. */
+static double first_matrices(const yk_model_shapes *shapes)
+{
+  return shapes->has_plain_ffns ? 1 : 2;
+}
+
+static void add_ffn(sum *total, const yk_model_shapes *shapes, double layers, double ffn, double rows,
+                    double element_bytes)
+{
+  const double hidden = (double)shapes->hidden_size;
+  add_product(total, layers, hidden, first_matrices(shapes) * ffn, rows, element_bytes);
   add_product(total, layers, ffn, hidden, rows, element_bytes);
 }
 
@@ -107,36 +122,56 @@ static double unevenness(const sum *total, const yk_model_shapes *shapes)
   return ceil(n / total->ranks) / n * total->ranks;
 }
 
-static void add_experts(sum *total, const yk_model_shapes *shapes, const yk_limit_load *load, double rows,
-                        double element_bytes)
+static void add_experts(sum *total, const yk_model_shapes *shapes, const yk_limit_load *load, double rows)
 {
   double layers = (double)shapes->n_expert_layers, hidden = (double)shapes->hidden_size;
-  double weights = hidden * (double)shapes->expert_size, choices = rows * (double)shapes->top_k;
+  double width = shapes->expert_width > 0 ? (double)shapes->expert_width : hidden, first = first_matrices(shapes);
+  double weights = width * (double)shapes->expert_size, choices = rows * (double)shapes->top_k;
+  double element_bytes = bytes_of(shapes, load, YK_LINEAR_EXPERTS), of_ffn = bytes_of(shapes, load, YK_LINEAR_FFN);
   double n_read = distinct_experts(shapes, rows), n = layers * (load->expert_parallel ? unevenness(total, shapes) : 1);
   add_product(total, layers, hidden, (double)shapes->n_experts, rows, load->element_bytes);
-  add_operation(total, n, n_read * 2 * weights * element_bytes, 2 * choices * 2 * weights);
+  if (shapes->expert_width > 0) add_product(total, layers, hidden, 2 * width, rows, of_ffn);
+  add_operation(total, n, n_read * first * weights * element_bytes, 2 * choices * first * weights);
   add_operation(total, n, n_read * weights * element_bytes, 2 * choices * weights);
-  add_ffn(total, layers, hidden, (double)shapes->shared_size, rows, element_bytes);
+  add_ffn(total, shapes, layers, (double)shapes->shared_size, rows, of_ffn);
 }
 
-static double attention_layers(const yk_model_shapes *shapes)
+/* Heads of the layers that have a window, or of those that have none. */
+typedef struct head_sizes {
+  double layers, kv_heads, head_dim, window_tokens;
+  double n_projected; /* of K and V */
+} head_sizes;
+
+static head_sizes local_heads(const yk_model_shapes *shapes)
 {
-  return (double)(shapes->n_layers - shapes->n_delta_layers);
+  return (head_sizes){.layers = (double)shapes->n_local_layers,
+                      .kv_heads = (double)shapes->local_kv_heads,
+                      .head_dim = (double)shapes->local_head_dim,
+                      .window_tokens = (double)shapes->window_tokens,
+                      .n_projected = 2};
+}
+
+static head_sizes whole_heads(const yk_model_shapes *shapes)
+{
+  return (head_sizes){.layers = fmax((double)(yk_model_attention_layers(shapes) - shapes->n_local_layers), 0),
+                      .kv_heads = (double)shapes->n_kv_heads,
+                      .head_dim = (double)shapes->head_dim,
+                      .n_projected = shapes->values_are_keys ? 1 : 2};
 }
 
 /* Adds the projections of grouped-query attention. */
-static void add_grouped(sum *total, const yk_model_shapes *shapes, double rows, double element_bytes)
+static void add_grouped(sum *total, const yk_model_shapes *shapes, const head_sizes *heads, double rows,
+                        double element_bytes)
 {
-  double layers = attention_layers(shapes), hidden = (double)shapes->hidden_size;
-  double q_size = (double)(shapes->n_heads * shapes->head_dim),
-         kv_size = (double)(shapes->n_kv_heads * shapes->head_dim);
+  double hidden = (double)shapes->hidden_size, q_size = (double)shapes->n_heads * heads->head_dim;
+  double kv_size = heads->n_projected * heads->kv_heads * heads->head_dim;
   double gates_size = shapes->has_attention_gates ? q_size : 0;
-  add_product(total, layers, hidden, q_size + gates_size + 2 * kv_size, rows, element_bytes);
-  add_product(total, layers, q_size, hidden, rows, element_bytes);
+  add_product(total, heads->layers, hidden, q_size + gates_size + kv_size, rows, element_bytes);
+  add_product(total, heads->layers, q_size, hidden, rows, element_bytes);
 }
 
-/* Adds gated delta nets with the states of so many sequences. */
-static void add_delta(sum *total, const yk_model_shapes *shapes, double rows, double n_seqs, double element_bytes)
+/* Adds gated delta nets and Mamba2 with the states of so many sequences. */
+static void add_states(sum *total, const yk_model_shapes *shapes, double rows, double n_seqs, double element_bytes)
 {
   double layers = (double)shapes->n_delta_layers, hidden = (double)shapes->hidden_size;
   double n_values = (double)shapes->delta_value_heads, key_dim = (double)shapes->delta_key_dim;
@@ -146,6 +181,13 @@ static void add_delta(sum *total, const yk_model_shapes *shapes, double rows, do
   add_product(total, layers, hidden, 2 * (keys_size + values_size + n_values), rows, element_bytes);
   add_operation(total, layers, n_seqs * 2 * state_size * sizeof(float), 2 * rows * 3 * state_size);
   add_product(total, layers, values_size, hidden, rows, element_bytes);
+
+  double mambas = (double)shapes->n_mamba_layers, heads = (double)shapes->mamba_heads;
+  double width = heads * (double)shapes->mamba_head_dim, state_dim = (double)shapes->mamba_state_dim;
+  double groups_size = 2 * (double)shapes->mamba_groups * state_dim;
+  add_product(total, mambas, hidden, 2 * width + groups_size + heads, rows, element_bytes);
+  add_operation(total, mambas, n_seqs * 2 * width * state_dim * sizeof(float), 2 * rows * 2 * width * state_dim);
+  add_product(total, mambas, width, hidden, rows, element_bytes);
 }
 
 /* Adds the projections of latent attention. Each rank computes q_a and the latent vector itself: `repeated` (the number
@@ -164,48 +206,89 @@ static void add_latent(sum *total, const yk_model_shapes *shapes, double repeate
   add_product(total, layers, heads * value_dim, hidden, rows, element_bytes);
 }
 
-/* Adds one step of so many rows, with a row of lm_head for each of n_seqs sequences, whose attention needs so many
- * bytes and flops in each layer that has attention. */
-static void add_step(sum *total, const yk_model_shapes *shapes, const yk_limit_load *load, double rows, double n_seqs,
-                     double attention_bytes, double attention_flops)
+/* Pairs of a row and a position that it sees, in prompts and in decodes, and positions whose K and V are read. */
+typedef struct pairs {
+  double read_tokens, of_prompts, of_decodes;
+} pairs;
+
+/* Rows of a step, which see their positions within a window of so many tokens; 0: without one. */
+typedef struct view {
+  const yk_limit_load *load;
+  double prompts;  /* whose rows the step has, less the shared prefix; may be a fraction of one */
+  double prefixes; /* shared prefixes whose rows the step has */
+  double decodes;  /* sequences with one row */
+  double prompt_rows;
+} view;
+
+static double of_window(double tokens, double window)
 {
-  double layers = (double)shapes->n_layers, hidden = (double)shapes->hidden_size;
-  double n_dense = layers - (double)shapes->n_expert_layers;
-  bool is_quantised = shapes->linear_element_bytes > 0 && !load->no_quantisation;
-  double element = is_quantised ? shapes->linear_element_bytes : load->element_bytes;
-  if (shapes->kv_rank > 0)
-    add_latent(total, shapes, load->ranks, rows, element, load->element_bytes);
-  else
-    add_grouped(total, shapes, rows, element);
-  if (shapes->n_delta_layers > 0) add_delta(total, shapes, rows, n_seqs, element);
-  add_ffn(total, n_dense, hidden, (double)shapes->intermediate_size, rows, element);
-  if (shapes->n_expert_layers > 0) add_experts(total, shapes, load, rows, element);
-  add_operation(total, attention_layers(shapes), attention_bytes, attention_flops);
-  add_product(total, 1, hidden, (double)shapes->vocab_size, n_seqs, load->head_in_8_bits ? 1 : load->element_bytes);
-  double all_reduce_s = yk_machine_all_reduce_s(total->machine, load->ranks, rows * hidden * load->element_bytes);
-  total->bound_s[YK_BOUND_LINK] += (2 * layers + 1) * fmax(all_reduce_s, 0); /* two a layer, one for the embedding */
+  return window > 0 ? fmin(tokens, window) : tokens;
+}
+
+/* Pairs of a prompt of n tokens with itself. */
+static double triangle(double n, double window)
+{
+  const double seen = of_window(n, window);
+  return seen * n - seen * seen / 2;
+}
+
+static pairs pairs_of(const view *v, double window)
+{
+  const yk_limit_load *load = v->load;
+  const double context = of_window(load->input_len + load->output_len / 2, window);
+  const double whole = triangle(load->input_len, window), prefix = triangle(load->shared_prefix, window);
+  return (pairs){.read_tokens = v->prompt_rows + v->decodes * context,
+                 .of_prompts = v->prompts * (whole - prefix) + v->prefixes * prefix,
+                 .of_decodes = v->decodes * context};
 }
 
 /* Bytes of K and V of a token in one layer, or of its latent vector, which every rank reads. */
-static double kv_bytes_of(const yk_model_shapes *shapes, const yk_limit_load *load)
+static double kv_bytes_of(const yk_model_shapes *shapes, const head_sizes *heads, const yk_limit_load *load)
 {
   if (shapes->kv_rank > 0) return load->ranks * (double)(shapes->kv_rank + shapes->rope_dim) * load->element_bytes;
-  double head_dim = (double)shapes->head_dim;
-  double head_bytes = load->kv_in_8_bits ? head_dim + sizeof(float) : head_dim * load->element_bytes;
-  return 2 * (double)shapes->n_kv_heads * head_bytes;
+  double head_bytes = load->kv_in_8_bits ? heads->head_dim + sizeof(float) : heads->head_dim * load->element_bytes;
+  return 2 * heads->kv_heads * head_bytes;
 }
 
-/* Flops of attention over pairs of a row and a position that it sees, in prompts and in decodes: a product with K and
- * one with V. With latent attention, prompts expand latent vectors to K and V, and decodes multiply by the latent
- * vectors. */
-static double attention_flops(const yk_model_shapes *shapes, double prompt_pairs, double decode_pairs)
+/* Flops of attention over these pairs: a product with K and one with V. With latent attention, prompts expand latent
+ * vectors to K and V, and decodes multiply by the latent vectors. */
+static double attention_flops(const yk_model_shapes *s, const head_sizes *heads, const pairs *p)
 {
-  const yk_model_shapes *s = shapes;
-  double heads = (double)s->n_heads;
-  if (s->kv_rank == 0) return 4 * heads * (double)s->head_dim * (prompt_pairs + decode_pairs);
-  return 2 * heads *
-         (prompt_pairs * (double)(s->nope_dim + s->rope_dim + s->value_dim) +
-          decode_pairs * (double)(2 * s->kv_rank + s->rope_dim));
+  const double n_heads = (double)s->n_heads;
+  if (s->kv_rank == 0) return 4 * n_heads * heads->head_dim * (p->of_prompts + p->of_decodes);
+  return 2 * n_heads *
+         (p->of_prompts * (double)(s->nope_dim + s->rope_dim + s->value_dim) +
+          p->of_decodes * (double)(2 * s->kv_rank + s->rope_dim));
+}
+
+static void add_attention(sum *total, const yk_model_shapes *shapes, const yk_limit_load *load, double rows,
+                          const view *seen)
+{
+  const double element = bytes_of(shapes, load, YK_LINEAR_ATTENTION);
+  const head_sizes kinds[] = {whole_heads(shapes), local_heads(shapes)};
+  if (shapes->kv_rank > 0) add_latent(total, shapes, load->ranks, rows, element, load->element_bytes);
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    const pairs p = pairs_of(seen, kinds[i].window_tokens);
+    if (shapes->kv_rank == 0) add_grouped(total, shapes, &kinds[i], rows, element);
+    add_operation(total, kinds[i].layers, p.read_tokens * kv_bytes_of(shapes, &kinds[i], load),
+                  attention_flops(shapes, &kinds[i], &p));
+  }
+}
+
+/* Adds one step of so many rows, with a row of lm_head for each of n_seqs sequences. */
+static void add_step(sum *total, const yk_model_shapes *shapes, const yk_limit_load *load, double rows, double n_seqs,
+                     const view *seen)
+{
+  add_attention(total, shapes, load, rows, seen);
+  add_states(total, shapes, rows, n_seqs, bytes_of(shapes, load, YK_LINEAR_STATES));
+  add_ffn(total, shapes, (double)yk_model_dense_layers(shapes), (double)shapes->intermediate_size, rows,
+          bytes_of(shapes, load, YK_LINEAR_FFN));
+  if (shapes->n_expert_layers > 0) add_experts(total, shapes, load, rows);
+  const double hidden = (double)shapes->hidden_size;
+  add_product(total, 1, hidden, (double)shapes->vocab_size, n_seqs, load->head_in_8_bits ? 1 : load->element_bytes);
+  double all_reduce_s = yk_machine_all_reduce_s(total->machine, load->ranks, rows * hidden * load->element_bytes);
+  const double n_all_reduces = (double)yk_model_sublayers(shapes) + 1; /* one for the embedding */
+  total->bound_s[YK_BOUND_LINK] += n_all_reduces * fmax(all_reduce_s, 0);
 }
 
 static sum empty_sum(const yk_machine_rates *machine, const yk_limit_load *load)
@@ -217,9 +300,8 @@ yk_step_work yk_limit_decode_work(const yk_model_shapes *shapes, const yk_machin
                                   const yk_limit_load *load)
 {
   sum step = empty_sum(machine, load);
-  double read_tokens = load->batch * (load->input_len + load->output_len / 2);
-  add_step(&step, shapes, load, load->batch, load->batch, read_tokens * kv_bytes_of(shapes, load),
-           attention_flops(shapes, 0, read_tokens));
+  const view seen = {.load = load, .decodes = load->batch};
+  add_step(&step, shapes, load, load->batch, load->batch, &seen);
   return step.work;
 }
 
@@ -227,8 +309,8 @@ yk_step_work yk_limit_prompt_work(const yk_model_shapes *shapes, const yk_machin
                                   const yk_limit_load *load, double rows)
 {
   sum step = empty_sum(machine, load);
-  add_step(&step, shapes, load, rows, rows / load->input_len, rows * kv_bytes_of(shapes, load),
-           attention_flops(shapes, rows * load->input_len / 2, 0));
+  const view seen = {.load = load, .prompts = rows / load->input_len, .prompt_rows = rows};
+  add_step(&step, shapes, load, rows, rows / load->input_len, &seen);
   return step.work;
 }
 
@@ -241,14 +323,12 @@ void yk_limit_compute(const yk_model_shapes *shapes, const yk_machine_rates *mac
                       yk_limit *out)
 {
   sum prefill = empty_sum(machine, load), decode = prefill;
-  double kv_bytes = kv_bytes_of(shapes, load), context = load->input_len + load->output_len / 2;
   double n_decodes = load->output_len - 1;
-  double own = load->input_len - load->shared_prefix, prefix = load->shared_prefix;
-  double rows = load->batch * own + prefix;
-  double pairs = (load->batch * (load->input_len * load->input_len - prefix * prefix) + prefix * prefix) / 2;
-  add_step(&prefill, shapes, load, rows, load->batch, rows * kv_bytes, attention_flops(shapes, pairs, 0));
-  add_step(&decode, shapes, load, load->batch, load->batch, load->batch * context * kv_bytes,
-           attention_flops(shapes, 0, load->batch * context));
+  double rows = load->batch * (load->input_len - load->shared_prefix) + load->shared_prefix;
+  const view prompts = {.load = load, .prompts = load->batch, .prefixes = 1, .prompt_rows = rows};
+  const view decodes = {.load = load, .decodes = load->batch};
+  add_step(&prefill, shapes, load, rows, load->batch, &prompts);
+  add_step(&decode, shapes, load, load->batch, load->batch, &decodes);
   *out = (yk_limit){.prefill_s = total_of(&prefill), .decode_step_s = total_of(&decode)};
   out->total_s = out->prefill_s + n_decodes * out->decode_step_s;
   for (int i = 0; i < YK_BOUNDS; i++) {
@@ -261,14 +341,10 @@ void yk_limit_compute_flow(const yk_model_shapes *shapes, const yk_machine_rates
                            yk_limit *out)
 {
   sum step = empty_sum(machine, load);
-  double kv_bytes = kv_bytes_of(shapes, load), context = load->input_len + load->output_len / 2;
-  double n_steps = load->output_len, n_decodes = n_steps - 1;
-  double own = load->input_len - load->shared_prefix, prefix = load->shared_prefix;
-  double rows = load->batch / n_steps * (own + n_decodes);
-  double read_tokens = load->batch / n_steps * (own + n_decodes * context);
-  double a_step = load->batch / n_steps, pairs = a_step * (load->input_len * load->input_len - prefix * prefix) / 2;
-  add_step(&step, shapes, load, rows, load->batch, read_tokens * kv_bytes,
-           attention_flops(shapes, pairs, a_step * n_decodes * context));
+  double n_steps = load->output_len, n_decodes = n_steps - 1, a_step = load->batch / n_steps;
+  double own = load->input_len - load->shared_prefix, rows = a_step * (own + n_decodes);
+  const view seen = {.load = load, .prompts = a_step, .decodes = a_step * n_decodes, .prompt_rows = a_step * own};
+  add_step(&step, shapes, load, rows, load->batch, &seen);
   *out = (yk_limit){.decode_step_s = total_of(&step), .total_s = n_steps * total_of(&step)};
   for (int i = 0; i < YK_BOUNDS; i++) {
     out->bound_s[i] = n_steps * step.bound_s[i];

@@ -10,7 +10,8 @@
  * of E: on average that rank has this share of bytes and choices, and more if choices are uneven. In latent attention
  * q_a, kv_a and the latent vectors count on every rank, kv_b once a row; a pair of a row and a position takes nope_dim
  * + rope_dim + value_dim products a head in a prompt and 2 kv_rank + rope_dim in a decode. A gated delta net reads and
- * writes the state of each sequence once a step and has three products of the state and a vector a row. Norms, rotary
+ * writes the state of each sequence once a step and has three products of the state and a vector a row; Mamba2 has
+ * two. A row of a layer with a window sees the window's positions at most. Norms, rotary
  * embedding and sampling move few bytes and count as zero, so the limit stays a lower bound.
  *   decode step: one row a sequence; attention at the mean context, input + output / 2.
  *   prefill: all prompts' rows, a shared prefix once, weights read once; attention flops 2 heads head_dim input^2 a

@@ -14,6 +14,12 @@
 #include "base/json_tree.h"
 #include "study/shapes.h"
 
+/* All linear layers have weights of so many bytes. */
+#define ALIKE(bytes)                                                                                                   \
+  {                                                                                                                    \
+    (bytes), (bytes), (bytes), (bytes)                                                                                 \
+  }
+
 static inline void near(double found, double expected, double relative)
 {
   if (!(fabs(found - expected) <= relative * fabs(expected))) fail_msg("expected %.12g, found %.12g", expected, found);

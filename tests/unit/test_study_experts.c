@@ -24,7 +24,7 @@ static const yk_model_shapes qwen3_30b = {.n_layers = 48,
                                           .n_experts = 128,
                                           .top_k = 8,
                                           .expert_size = 768,
-                                          .linear_element_bytes = (4 + 20.0 / 128) / 8};
+                                          .element_bytes = ALIKE((4 + 20.0 / 128) / 8)};
 
 /* Qwen3-30B-A3B on one H200: expected numbers of different experts, and sums of floors, computed independently. */
 static void test_limits_of_experts(void **state)

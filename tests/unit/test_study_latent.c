@@ -30,7 +30,7 @@ static void test_limits_of_latent_attention(void **state)
                             .nope_dim = 128,
                             .rope_dim = 64,
                             .value_dim = 128,
-                            .linear_element_bytes = (4 + 20.0 / 128) / 8};
+                            .element_bytes = ALIKE((4 + 20.0 / 128) / 8)};
   static const struct {
     double batch, one_s, two_s;
   } steps[] = {{1, 0.38859e-3, 0.198206e-3}, {64, 2.26367e-3, 1.263612e-3}};

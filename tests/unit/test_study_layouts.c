@@ -11,8 +11,9 @@
 #include <math.h>
 
 #include "study/layouts.h"
+#include "unit/study_fixture.h"
 
-#define FORMAT .linear_element_bytes = (4 + 20.0 / 128) / 8, .group_size = 128, .vocab_size = 151936, .head_dim = 128
+#define FORMAT .element_bytes = ALIKE((4 + 20.0 / 128) / 8), .group_size = 128, .vocab_size = 151936, .head_dim = 128
 
 static const yk_model_shapes qwen3_8b = {
     .n_layers = 36, .hidden_size = 4096, .intermediate_size = 12288, .n_heads = 32, .n_kv_heads = 8, FORMAT};

@@ -17,7 +17,7 @@ static const yk_model_shapes qwen3_8b = {.n_layers = 36,
                                          .n_kv_heads = 8,
                                          .head_dim = 128,
                                          .vocab_size = 151936,
-                                         .linear_element_bytes = (4 + 20.0 / 128) / 8};
+                                         .element_bytes = ALIKE((4 + 20.0 / 128) / 8)};
 
 static void test_limits(void **state)
 {
