@@ -32,6 +32,14 @@ typedef struct yk_comm_ops {
    * INT32_MIN. Devices with linear_sums need it (kernels/linear.h). Counts that are multiples of 4 are the fastest. */
   yk_status (*all_reduce_i32)(yk_comm *comm, int32_t *data, int64_t count, yk_reduction reduction, yk_err *err);
 
+  /* For reductions in two levels (comm_levels.h); NULL in other communicators. data [count] of f16 or bf16 is n_ranks
+   * equal slices of whole 16 bytes: slice r becomes the sum over ranks on rank r; the other slices are then undefined.
+   */
+  yk_status (*reduce_scatter)(yk_comm *comm, void *data, int64_t count, yk_dtype dtype, yk_err *err);
+  /* Rank r's data (n_bytes, equal on all ranks) goes to all + r * n_bytes on every rank. Ranks of a host: data is that
+   * place. Ranks between hosts: data and all are different arrays. */
+  yk_status (*all_gather)(yk_comm *comm, const void *data, int64_t n_bytes, void *all, yk_err *err);
+
   /* Rank r's data (n_bytes, equal on all ranks) goes to data + r * n_bytes of rank 0, whose buffer holds all ranks'
    * data. */
   yk_status (*gather)(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err);

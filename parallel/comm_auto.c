@@ -1,10 +1,11 @@
-/* comm_auto.c - combines an NCCL end, a peer-to-peer end and the messages of pipeline stages. All work on the device's
- * stream, in call order.
+/* comm_auto.c - combines an NCCL end, a peer-to-peer end, NCCL's end between hosts and the messages of pipeline stages.
+ * All work on the device's stream, in call order.
  *
  * Failure: the device's watch checks all of them. If one fails, the others of this rank give up too, so that the stream
  * drains; the other ranks fail by abort, once the error is recorded. */
 #include "parallel/comm_auto.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -12,7 +13,7 @@
 #include "parallel/comm_nccl.h"
 #include "parallel/comm_warm_up.h"
 #include "parallel/gpu_places.h"
-#include "parallel/p2p/allreduce_p2p.h"
+#include "parallel/gpu_slots.h"
 #include "parallel/stage_ends.h"
 
 enum { WARM_UP_TIMEOUT_S = 60 };
@@ -21,7 +22,11 @@ typedef struct auto_comm {
   yk_comm base;
   yk_comm *nccl;
   yk_comm *messages;    /* NCCL's, to stages in other processes; or NULL */
-  yk_p2p *p2p;          /* NULL with one rank, without peer access, or if max_bytes is 0 (yk_p2p_options_for) */
+  yk_comm *between;     /* NCCL's, to the rank of the same number on other hosts; or NULL */
+  yk_p2p *p2p;          /* of the ranks on this host: NULL with one rank, without peer access, or if max_bytes is 0
+                         * (yk_p2p_options_for) */
+  yk_comm local;        /* p2p as a communicator, for levels */
+  yk_levels levels;     /* `between` NULL: all ranks are on one host, or reductions have one level */
   yk_stage_end *stages; /* NULL with one stage */
   bool has_nccl;        /* false: slots and host memory carry all data */
   bool is_divided;      /* other processes have ranks */
@@ -35,6 +40,7 @@ static void give_up(auto_comm *comm)
   if (comm->p2p) yk_p2p_give_up(comm->p2p);
   yk_comm_nccl_give_up(comm->nccl);
   if (comm->messages) yk_comm_nccl_give_up(comm->messages);
+  if (comm->between) yk_comm_nccl_give_up(comm->between);
 }
 
 /* Called by the device while it waits for its stream, and before every operation. */
@@ -44,6 +50,7 @@ static yk_status check(void *context, yk_err *err)
   yk_status status = comm->p2p ? yk_p2p_check(comm->p2p, err) : YK_OK;
   if (status == YK_OK) status = yk_comm_nccl_check(comm->nccl, err);
   if (status == YK_OK && comm->messages) status = yk_comm_nccl_check(comm->messages, err);
+  if (status == YK_OK && comm->between) status = yk_comm_nccl_check(comm->between, err);
   if (status != YK_OK) give_up(comm);
   return status;
 }
@@ -60,12 +67,60 @@ static yk_status blamed(const auto_comm *comm, yk_status status, yk_err *err)
   return status == YK_E_DEVICE ? yk_cuda_device_blame(comm->base.dev, status, err) : status;
 }
 
+/* ---- Ranks of this host, through slots --------------------------------------------------------------------------- */
+
+static auto_comm *owner_of(yk_comm *local)
+{
+  return (auto_comm *)((char *)local - offsetof(auto_comm, local));
+}
+
+static yk_status local_all_reduce(yk_comm *local, void *data, int64_t count, yk_dtype dtype, yk_err *err)
+{
+  auto_comm *comm = owner_of(local);
+  return blamed(comm, yk_p2p_all_reduce(comm->p2p, data, count, dtype, comm->stream, err), err);
+}
+
+static yk_status local_all_reduce_i32(yk_comm *local, int32_t *data, int64_t count, yk_reduction reduction, yk_err *err)
+{
+  auto_comm *comm = owner_of(local);
+  return blamed(comm, yk_p2p_all_reduce_i32(comm->p2p, data, count, reduction, comm->stream, err), err);
+}
+
+static yk_status local_reduce_scatter(yk_comm *local, void *data, int64_t count, yk_dtype dtype, yk_err *err)
+{
+  auto_comm *comm = owner_of(local);
+  const int64_t n_bytes = count * (int64_t)yk_dtype_bytes(dtype);
+  return blamed(comm, yk_p2p_reduce_scatter(comm->p2p, data, n_bytes, dtype, comm->stream, err), err);
+}
+
+static yk_status local_all_gather(yk_comm *local, const void *data, int64_t n_bytes, void *all, yk_err *err)
+{
+  auto_comm *comm = owner_of(local);
+  (void)data; /* this rank's place in all */
+  return blamed(comm, yk_p2p_all_gather(comm->p2p, all, n_bytes * local->n_ranks, comm->stream, err), err);
+}
+
+/* ---- Operations -------------------------------------------------------------------------------------------------- */
+
+static bool has_levels(const auto_comm *comm)
+{
+  return comm->levels.between != NULL;
+}
+
+static yk_levels_route levels_route(const auto_comm *comm, int64_t n_bytes)
+{
+  return has_levels(comm) ? yk_levels_route_of(&comm->levels.sizes, n_bytes) : YK_LEVELS_NONE;
+}
+
 static yk_status auto_all_reduce(yk_comm *base, void *data, int64_t count, yk_dtype dtype, yk_err *err)
 {
   auto_comm *comm = (auto_comm *)base;
   int64_t row_bytes, n_bytes = count * (int64_t)yk_dtype_bytes(dtype);
   YK_TRY(enter(comm, err));
-  if (!comm->p2p || yk_p2p_route_of_array(yk_p2p_get_options(comm->p2p), n_bytes, &row_bytes) == YK_P2P_NONE)
+  if (levels_route(comm, n_bytes) == YK_LEVELS_SLICES && dtype != YK_F32)
+    return yk_levels_all_reduce(&comm->levels, data, count, dtype, err);
+  if (!comm->p2p || has_levels(comm) ||
+      yk_p2p_route_of_array(yk_p2p_get_options(comm->p2p), n_bytes, &row_bytes) == YK_P2P_NONE)
     return comm->nccl->ops->all_reduce(comm->nccl, data, count, dtype, err);
   return blamed(comm, yk_p2p_all_reduce(comm->p2p, data, count, dtype, comm->stream, err), err);
 }
@@ -75,7 +130,10 @@ static yk_status auto_all_reduce_i32(yk_comm *base, int32_t *data, int64_t count
   auto_comm *comm = (auto_comm *)base;
   int64_t row_bytes, n_bytes = count * (int64_t)sizeof *data;
   YK_TRY(enter(comm, err));
-  if (!comm->p2p || yk_p2p_route_of_array(yk_p2p_get_options(comm->p2p), n_bytes, &row_bytes) != YK_P2P_ONE_SHOT)
+  if (levels_route(comm, n_bytes) == YK_LEVELS_GATHER)
+    return yk_levels_all_reduce_i32(&comm->levels, data, count, reduction, err);
+  if (!comm->p2p || has_levels(comm) ||
+      yk_p2p_route_of_array(yk_p2p_get_options(comm->p2p), n_bytes, &row_bytes) != YK_P2P_ONE_SHOT)
     return comm->nccl->ops->all_reduce_i32(comm->nccl, data, count, reduction, err);
   return blamed(comm, yk_p2p_all_reduce_i32(comm->p2p, data, count, reduction, comm->stream, err), err);
 }
@@ -83,7 +141,7 @@ static yk_status auto_all_reduce_i32(yk_comm *base, int32_t *data, int64_t count
 /* Rows of one launch of an all-reduce of n_rows through slots; 0: the all-reduce uses NCCL. */
 static int64_t rows_at_once(const auto_comm *comm, int64_t n_rows, int64_t row_bytes)
 {
-  return comm->p2p ? yk_p2p_rows_at_once(yk_p2p_get_options(comm->p2p), n_rows, row_bytes) : 0;
+  return comm->p2p && !has_levels(comm) ? yk_p2p_rows_at_once(yk_p2p_get_options(comm->p2p), n_rows, row_bytes) : 0;
 }
 
 static const void *row_of(const void *array, int64_t row, int64_t row_bytes)
@@ -125,6 +183,8 @@ static yk_status auto_all_reduce_add_norm(yk_comm *base, const yk_all_reduce_add
   int64_t row_bytes = args->hidden * (int64_t)yk_dtype_bytes(base->dev->dtype);
   int64_t n_rows = rows_at_once(comm, args->n_rows, row_bytes);
   YK_TRY(enter(comm, err));
+  if (levels_route(comm, args->n_rows * row_bytes) != YK_LEVELS_NONE)
+    return yk_levels_all_reduce_add_norm(&comm->levels, args, err);
   if (n_rows == 0) return comm->nccl->ops->all_reduce_add_norm(comm->nccl, args, err);
   yk_all_reduce_add_norm_args all = *args;
   if (args->result_w || args->gain != 0) { /* such kernels do not combine */
@@ -199,7 +259,7 @@ static yk_status auto_open_memory(yk_comm *base, void *memory, void **opened, yk
   shared_memory all[YK_P2P_MAX_RANKS];
   bool has_opened[YK_P2P_MAX_RANKS];
   *opened = NULL;
-  if (!comm->p2p) return comm->nccl->ops->barrier(comm->nccl, err);
+  if (!comm->p2p || has_levels(comm)) return comm->nccl->ops->barrier(comm->nccl, err);
   const shared_memory mine = describe_memory(comm, memory);
   YK_TRY(yk_comm_nccl_share_host(comm->nccl, &mine, sizeof mine, all, err));
   if (comm->has_rank_0)
@@ -240,6 +300,7 @@ static void auto_abort(yk_comm *base)
   if (comm->p2p) yk_p2p_abort(comm->p2p);
   if (comm->stages) yk_stage_end_abort(comm->stages);
   if (comm->messages) comm->messages->ops->abort(comm->messages);
+  if (comm->between) comm->between->ops->abort(comm->between);
   comm->nccl->ops->abort(comm->nccl);
 }
 
@@ -255,10 +316,12 @@ static bool auto_destroy(yk_comm *base)
   auto_comm *comm = (auto_comm *)base;
   if (comm->p2p) yk_p2p_give_up(comm->p2p);
   bool is_gone = destroy_nccl(comm->messages);
+  is_gone = destroy_nccl(comm->between) && is_gone;
   is_gone = destroy_nccl(comm->nccl) && is_gone;                        /* clears this device's watch */
   if (comm->p2p || comm->stages) base->dev->ops->sync(base->dev, NULL); /* peers may free the slots next */
   yk_stage_end_destroy(comm->stages);
   yk_p2p_destroy(comm->p2p);
+  if (comm->levels.gathered) base->dev->ops->free(base->dev, comm->levels.gathered);
   free(comm);
   return is_gone;
 }
@@ -272,111 +335,29 @@ typedef struct parts {
   yk_device *const *devs;
   yk_p2p_options sizes;
   yk_gpu_places places;
+  int host_ranks; /* of each group on each of its hosts; 0: uneven */
   bool has_nccl;
-  yk_comm *nccl[YK_MAX_RANKS], *messages[YK_MAX_RANKS];
+  yk_comm *nccl[YK_MAX_RANKS], *messages[YK_MAX_RANKS], *between[YK_MAX_RANKS];
   yk_p2p *p2p[YK_MAX_RANKS];
   yk_stage_end *stages[YK_MAX_RANKS];
+  void *gathered[YK_MAX_RANKS];
 } parts;
 
-/* The ends of one group's ranks in this process. They stay NULL if the devices have no peer access to each other, some
- * ranks are on another host, or no all-reduce would use slots. */
-static yk_status create_slots(parts *p, int first, int n_local, yk_err *err)
+/* The same for all groups, so that sizes are. */
+static int find_host_ranks(const parts *p)
 {
-  const int n_ranks = yk_world_group_size(p->world), first_of_all = first - yk_world_group_rank(p->world, first);
-  int ordinals[YK_P2P_MAX_RANKS];
-  yk_err why = YK_ERR_INIT;
-  if (p->sizes.max_bytes == 0 || !yk_gpu_places_share_host(&p->places, first_of_all, n_ranks)) return YK_OK;
-  const int at = first - p->world->first_rank;
-  for (int i = 0; i < n_local; i++) ordinals[i] = yk_cuda_device_ordinal(p->devs[at + i]);
-  const yk_p2p_ranks ranks = {.n_ranks = n_ranks,
-                              .first = first - first_of_all,
-                              .n_local = n_local,
-                              .first_of_all = first_of_all,
-                              .cuda_devices = ordinals};
-  yk_status status = yk_p2p_create(&ranks, &p->sizes, p->p2p + at, &why);
-  if (status == YK_OK || status == YK_E_UNSUPPORTED) return YK_OK;
-  return yk_err_set(err, status, "%s", why.message);
-}
-
-static yk_status create_all_slots(parts *p, yk_err *err)
-{
-  const yk_world *world = p->world;
-  const int n_ranks = yk_world_group_size(world), end = world->first_rank + world->n_local;
-  for (int first = world->first_rank; first < end;) {
-    const int next = (int)yk_min_i64(end, first - yk_world_group_rank(world, first) + n_ranks);
-    YK_TRY(create_slots(p, first, next - first, err));
-    first = next;
-  }
-  return YK_OK;
-}
-
-/* A process's ranks with slots. */
-typedef struct own_slots {
-  bool has_slots[YK_MAX_RANKS]; /* [ranks of all processes], like handles */
-  yk_p2p_handle handles[YK_MAX_RANKS];
-} own_slots;
-
-/* Exchanges slots: *own then has those of every process. all: scratch [n_processes]. */
-static yk_status share_slots(const parts *p, own_slots *own, own_slots *all, yk_err *err)
-{
-  YK_TRY(p->exchange->all_gather(p->exchange, own, sizeof *own, all, err));
-  *own = (own_slots){0};
-  for (int process = 0; process < p->exchange->n_processes; process++)
-    for (int rank = 0; rank < p->world->n_ranks; rank++) {
-      if (!all[process].has_slots[rank]) continue;
-      own->has_slots[rank] = true;
-      own->handles[rank] = all[process].handles[rank];
-    }
-  return YK_OK;
-}
-
-/* Whether every rank of a rank's group has slots. */
-static bool group_has_slots(const parts *p, const own_slots *slots, int rank)
-{
-  const int n_ranks = yk_world_group_size(p->world), first = rank - yk_world_group_rank(p->world, rank);
-  for (int i = 0; i < n_ranks; i++)
-    if (!slots->has_slots[first + i]) return false;
-  return true;
-}
-
-static void drop_slots(parts *p, const own_slots *slots)
-{
-  for (int i = 0; i < p->world->n_local; i++) {
-    if (group_has_slots(p, slots, p->world->first_rank + i)) continue;
-    yk_p2p_destroy(p->p2p[i]);
-    p->p2p[i] = NULL;
-  }
-}
-
-/* Processes open each other's slots. A group in which a rank cannot do so has no slots. */
-static yk_status connect_slots(parts *p, own_slots *own, own_slots *all, yk_err *err)
-{
-  const int first = p->world->first_rank, n_local = p->world->n_local;
-  for (int i = 0; i < n_local; i++)
-    own->has_slots[first + i] = p->p2p[i] && yk_p2p_export(p->p2p[i], &own->handles[first + i], NULL) == YK_OK;
-  YK_TRY(share_slots(p, own, all, err));
-  drop_slots(p, own);
-  own_slots opened = {0};
-  for (int i = 0; i < n_local; i++) {
-    const yk_p2p_handle *handles = own->handles + first + i - yk_world_group_rank(p->world, first + i);
-    opened.has_slots[first + i] = p->p2p[i] && yk_p2p_connect(p->p2p[i], handles, NULL) == YK_OK;
-  }
-  YK_TRY(share_slots(p, &opened, all, err));
-  drop_slots(p, &opened);
-  return YK_OK;
+  const int n_ranks = yk_world_group_size(p->world);
+  const int found = yk_gpu_places_host_ranks(&p->places, 0, n_ranks);
+  for (int first = n_ranks; first < p->world->n_ranks; first += n_ranks)
+    if (yk_gpu_places_host_ranks(&p->places, first, n_ranks) != found) return 0;
+  return found;
 }
 
 static yk_status create_p2p(parts *p, yk_err *err)
 {
-  if (yk_world_group_size(p->world) == 1) return YK_OK;
-  yk_status status = create_all_slots(p, err);
-  if (status != YK_OK || yk_world_is_whole(p->world)) return status;
-  own_slots *own = calloc(1, sizeof *own), *all = calloc((size_t)p->exchange->n_processes, sizeof *all);
-  status = own && all ? connect_slots(p, own, all, err)
-                      : yk_err_set(err, YK_E_NOMEM, "no memory to share slots of %d ranks", p->world->n_ranks);
-  free(own);
-  free(all);
-  return status;
+  const yk_gpu_slots_plan plan = {
+      .world = p->world, .exchange = p->exchange, .devs = p->devs, .host_ranks = p->host_ranks, .sizes = &p->sizes};
+  return p->host_ranks < 2 || p->sizes.max_bytes == 0 ? YK_OK : yk_gpu_slots_create(&plan, p->p2p, err);
 }
 
 /* Ranks that share a GPU need slots for everything. */
@@ -404,6 +385,32 @@ static yk_status create_nccl(parts *p, const yk_wires *wires, yk_err *err)
   return yk_comm_warm_up(p->messages, world->n_local, WARM_UP_TIMEOUT_S, err);
 }
 
+/* NCCL's ends between hosts, used once. With one rank of a group on each host they are those of the group. */
+static yk_status create_between(parts *p, yk_err *err)
+{
+  const yk_world *world = p->world;
+  if (p->host_ranks < 2 || p->host_ranks == yk_world_group_size(world) || p->sizes.max_bytes == 0) return YK_OK;
+  YK_TRY(yk_comm_nccl_create_between(world, p->host_ranks, p->exchange, p->devs, p->between, err));
+  return yk_comm_warm_up(p->between, world->n_local, WARM_UP_TIMEOUT_S, err);
+}
+
+static yk_levels_sizes level_sizes(const parts *p)
+{
+  return yk_levels_sizes_for(yk_world_group_size(p->world) / p->host_ranks, p->host_ranks, &p->sizes);
+}
+
+/* The buffers of reductions in two levels, on the devices whose ranks use them. */
+static yk_status allocate_gathered(parts *p, yk_err *err)
+{
+  if (p->host_ranks == 0) return YK_OK;
+  const yk_levels_sizes sizes = level_sizes(p);
+  for (int i = 0; i < p->world->n_local && sizes.gather_bytes > 0; i++) {
+    if (p->host_ranks > 1 && !p->p2p[i]) continue;
+    YK_TRY(p->devs[i]->ops->alloc(p->devs[i], (size_t)(sizes.n_hosts * sizes.gather_bytes), &p->gathered[i], err));
+  }
+  return YK_OK;
+}
+
 static yk_status create_stages(parts *p, const yk_wires *wires, const yk_comm_auto_options *options, yk_err *err)
 {
   const int64_t row_bytes = options->hidden * (int64_t)yk_dtype_bytes(p->devs[0]->dtype);
@@ -416,10 +423,31 @@ static yk_status create_parts(parts *p, const yk_wires *wires, const yk_comm_aut
 {
   if (p->world->n_ranks > 1) YK_TRY(yk_gpu_places_gather(p->world, p->exchange, p->devs, &p->places, err));
   p->has_nccl = !yk_gpu_places_share_gpus(&p->places);
+  p->host_ranks = find_host_ranks(p);
+  p->sizes = yk_p2p_options_for(p->host_ranks, options->max_rows,
+                                options->hidden * (int64_t)yk_dtype_bytes(p->devs[0]->dtype), options->step_limit_s);
   YK_TRY(create_nccl(p, wires, err));
   YK_TRY(create_p2p(p, err));
   YK_TRY(check_without_nccl(p, err));
+  YK_TRY(create_between(p, err));
+  YK_TRY(allocate_gathered(p, err));
   return create_stages(p, wires, options, err);
+}
+
+/* The levels of an end, whose other parts are set. */
+static void set_levels(const parts *p, int i, auto_comm *end)
+{
+  static const yk_comm_ops ops = {.name = "slots",
+                                  .all_reduce = local_all_reduce,
+                                  .all_reduce_i32 = local_all_reduce_i32,
+                                  .reduce_scatter = local_reduce_scatter,
+                                  .all_gather = local_all_gather};
+  const int rank = end->base.rank % p->host_ranks;
+  end->local = (yk_comm){.ops = &ops, .dev = end->base.dev, .rank = rank, .n_ranks = p->host_ranks};
+  end->levels = (yk_levels){.sizes = level_sizes(p),
+                            .local = p->host_ranks > 1 ? &end->local : NULL,
+                            .between = p->host_ranks > 1 ? end->between : end->nccl,
+                            .gathered = p->gathered[i]};
 }
 
 static auto_comm *end_of(const parts *p, int i, const yk_comm_auto_options *options)
@@ -443,6 +471,7 @@ static auto_comm *end_of(const parts *p, int i, const yk_comm_auto_options *opti
   *end = (auto_comm){.base = *p->nccl[i],
                      .nccl = p->nccl[i],
                      .messages = p->messages[i],
+                     .between = p->between[i],
                      .p2p = p->p2p[i],
                      .stages = p->stages[i],
                      .has_nccl = p->has_nccl || p->nccl[i]->n_ranks == 1,
@@ -451,6 +480,7 @@ static auto_comm *end_of(const parts *p, int i, const yk_comm_auto_options *opti
                      .stream = yk_cuda_device_stream(p->devs[i]),
                      .row_bytes = options->hidden * (int64_t)yk_dtype_bytes(p->devs[i]->dtype)};
   end->base.ops = &ops;
+  if (p->gathered[i]) set_levels(p, i, end);
   return end;
 }
 
@@ -459,7 +489,9 @@ static void destroy_parts(parts *p)
   for (int i = 0; i < p->world->n_local; i++) {
     yk_stage_end_destroy(p->stages[i]);
     yk_p2p_destroy(p->p2p[i]);
+    if (p->gathered[i]) p->devs[i]->ops->free(p->devs[i], p->gathered[i]);
     destroy_nccl(p->messages[i]);
+    destroy_nccl(p->between[i]);
     destroy_nccl(p->nccl[i]);
   }
 }
@@ -469,12 +501,7 @@ yk_status yk_comm_auto_create(const yk_world *world, const yk_exchange *exchange
 {
   auto_comm *made[YK_MAX_RANKS] = {0};
   YK_TRY(yk_world_check(world, err));
-  const int64_t row_bytes = options->hidden * (int64_t)yk_dtype_bytes(devs[0]->dtype);
-  parts p = {.world = world,
-             .exchange = exchange,
-             .devs = devs,
-             .sizes =
-                 yk_p2p_options_for(yk_world_group_size(world), options->max_rows, row_bytes, options->step_limit_s)};
+  parts p = {.world = world, .exchange = exchange, .devs = devs};
   yk_status status = create_parts(&p, wires, options, err);
   if (status == YK_E_TIMEOUT) return status; /* the ends are lost */
   for (int i = 0; i < world->n_local && status == YK_OK; i++) {
@@ -498,4 +525,10 @@ yk_p2p_route yk_comm_auto_route(const yk_comm *comm, int64_t n_rows)
   const auto_comm *end = (const auto_comm *)comm;
   int64_t at_once = rows_at_once(end, n_rows, end->row_bytes);
   return at_once > 0 ? yk_p2p_route_of_rows(yk_p2p_get_options(end->p2p), at_once, end->row_bytes) : YK_P2P_NONE;
+}
+
+yk_levels_route yk_comm_auto_levels_route(const yk_comm *comm, int64_t n_rows)
+{
+  const auto_comm *end = (const auto_comm *)comm;
+  return levels_route(end, n_rows * end->row_bytes);
 }

@@ -25,11 +25,10 @@
 enum { CREATE_TIMEOUT_S = 60, END_TIMEOUT_S = 60, FAILED_END_TIMEOUT_S = 5 };
 enum { WATCHES_PER_QUERY = 256 }; /* calls of the watch per query of NCCL; every call checks for aborts */
 
-/* Ranks that communicate: a pipeline stage, or all ranks, for messages between stages. Shared by the ends of this
- * process; freed with the last of them. */
+/* Ranks that communicate: a pipeline stage; all ranks, for messages between stages; or one rank of each host. Shared by
+ * the ends of this process; freed with the last of them. */
 typedef struct group {
   int n_ranks;
-  int first_rank;              /* its number in the world */
   yk_nccl_functions functions; /* empty with one rank, and without NCCL */
   yk_host_group *host;
   atomic_int n_ends;
@@ -218,6 +217,14 @@ static yk_status nccl_all_reduce_add_norm(yk_comm *base, const yk_all_reduce_add
   return base->dev->ops->add_norm(base->dev, &add, err);
 }
 
+static yk_status nccl_all_gather(yk_comm *base, const void *data, int64_t n_bytes, void *all, yk_err *err)
+{
+  nccl_comm *comm = (nccl_comm *)base;
+  YK_TRY(enter_nccl(comm, "all-gather", err));
+  ncclResult_t result = comm->functions->all_gather(data, all, (size_t)n_bytes, ncclInt8, comm->nccl, comm->stream);
+  return taken(comm, result, "all-gather", err);
+}
+
 static ncclResult_t receive_all(nccl_comm *comm, char *data, int64_t n_bytes)
 {
   const yk_nccl_functions *nccl = comm->functions;
@@ -339,7 +346,9 @@ typedef struct plan {
   const yk_world *world;
   yk_device *const *devs; /* [n_local] */
   const yk_comm_ops *ops;
-  int n_groups, group_ranks; /* groups of consecutive ranks, of the same size */
+  /* Groups of the same size. group_ranks * stride consecutive ranks are `stride` groups, of ranks that are `stride`
+   * apart. */
+  int n_groups, group_ranks, stride;
   bool has_nccl;
   group *groups[YK_MAX_RANKS];   /* [n_groups] NULL: this process has no rank of the group */
   nccl_comm *ends[YK_MAX_RANKS]; /* [n_local] */
@@ -347,7 +356,19 @@ typedef struct plan {
 
 static int group_of(const plan *p, int rank)
 {
-  return rank / p->group_ranks;
+  return rank / (p->group_ranks * p->stride) * p->stride + rank % p->stride;
+}
+
+/* A rank's number in its group. */
+static int number_of(const plan *p, int rank)
+{
+  return rank / p->stride % p->group_ranks;
+}
+
+/* The rank with a number in group g. */
+static int member_at(const plan *p, int g, int number)
+{
+  return g / p->stride * p->group_ranks * p->stride + number * p->stride + g % p->stride;
 }
 
 /* The ids of all groups, each made by the process of the group's first rank: NCCL listens for connections to each id
@@ -363,7 +384,7 @@ static yk_status agree_on_ids(const plan *p, const yk_nccl_functions *nccl, cons
   made_id *mine = calloc(n_groups, sizeof *mine), *all = calloc(n_groups * n_processes, sizeof *all);
   yk_status status = mine && all ? YK_OK : yk_err_set(err, YK_E_NOMEM, "no memory for NCCL's ids");
   for (size_t i = 0; i < n_groups && status == YK_OK; i++) {
-    mine[i].is_made = yk_world_is_local(p->world, (int)i * p->group_ranks);
+    mine[i].is_made = yk_world_is_local(p->world, member_at(p, (int)i, 0));
     ncclResult_t result = mine[i].is_made ? nccl->get_unique_id(&mine[i].id) : ncclSuccess;
     if (result != ncclSuccess)
       status = yk_err_set(err, YK_E_COMM, "NCCL has no id: %s", nccl->get_error_string(result));
@@ -423,10 +444,9 @@ static yk_status group_create(const plan *p, int number, group **out, yk_err *er
   group *g = calloc(1, sizeof *g);
   if (!g) return yk_err_set(err, YK_E_NOMEM, "no memory for a communicator");
   g->n_ranks = p->group_ranks;
-  g->first_rank = number * p->group_ranks;
   g->n_ends = 1; /* the creating function's, until every end exists */
   *out = g;
-  for (int rank = 0; rank < g->n_ranks; rank++) n_local += yk_world_is_local(p->world, g->first_rank + rank);
+  for (int i = 0; i < g->n_ranks; i++) n_local += yk_world_is_local(p->world, member_at(p, number, i));
   YK_TRY(yk_host_group_create(g->n_ranks, n_local, &g->host, err));
   return p->has_nccl && g->n_ranks > 1 ? yk_nccl_load(&g->functions, err) : YK_OK;
 }
@@ -445,7 +465,11 @@ static yk_status end_create(plan *p, int i, yk_err *err)
                          .n_stages = world->n_stages};
   comm->group = p->groups[group_of(p, rank)];
   comm->functions = &comm->group->functions;
-  comm->nccl_rank = rank - comm->group->first_rank;
+  comm->nccl_rank = number_of(p, rank);
+  if (p->stride > 1) {
+    comm->base.rank = comm->nccl_rank;
+    comm->base.n_ranks = p->group_ranks;
+  }
   comm->stream = yk_cuda_device_stream(p->devs[i]);
   comm->group->n_ends++;
   yk_cuda_device_set_watch(p->devs[i], watch, comm);
@@ -471,9 +495,10 @@ static yk_status connect_hosts(const plan *p, const yk_wires *wires, yk_err *err
 
 static yk_status create_groups(plan *p, const yk_wires *wires, yk_err *err)
 {
-  const int last = p->world->first_rank + p->world->n_local - 1;
-  for (int i = group_of(p, p->world->first_rank); i <= group_of(p, last); i++)
-    YK_TRY(group_create(p, i, &p->groups[i], err));
+  for (int i = 0; i < p->world->n_local; i++) {
+    const int number = group_of(p, p->world->first_rank + i);
+    if (!p->groups[number]) YK_TRY(group_create(p, number, &p->groups[number], err));
+  }
   YK_TRY(connect_hosts(p, wires, err));
   for (int i = 0; i < p->world->n_local; i++) YK_TRY(end_create(p, i, err));
   return YK_OK;
@@ -504,6 +529,7 @@ yk_status yk_comm_nccl_create(const yk_world *world, yk_nccl_use use, const yk_e
                                   .all_reduce = nccl_all_reduce,
                                   .all_reduce_add_norm = nccl_all_reduce_add_norm,
                                   .all_reduce_i32 = nccl_all_reduce_i32,
+                                  .all_gather = nccl_all_gather,
                                   .gather = nccl_gather,
                                   .gather_host = nccl_gather_host,
                                   .open_memory = nccl_open_memory,
@@ -515,6 +541,7 @@ yk_status yk_comm_nccl_create(const yk_world *world, yk_nccl_use use, const yk_e
             .ops = &ops,
             .n_groups = world->n_stages,
             .group_ranks = yk_world_group_size(world),
+            .stride = 1,
             .has_nccl = use == YK_NCCL_ALL};
   return create(&p, exchange, wires, out, err);
 }
@@ -528,6 +555,35 @@ yk_status yk_comm_nccl_create_messages(const yk_world *world, const yk_exchange 
                                   .receive_previous = nccl_receive_previous,
                                   .abort = nccl_abort};
   YK_TRY(yk_world_check(world, err));
-  plan p = {.world = world, .devs = devs, .ops = &ops, .n_groups = 1, .group_ranks = world->n_ranks, .has_nccl = true};
+  plan p = {.world = world,
+            .devs = devs,
+            .ops = &ops,
+            .n_groups = 1,
+            .group_ranks = world->n_ranks,
+            .stride = 1,
+            .has_nccl = true};
+  return create(&p, exchange, NULL, out, err);
+}
+
+yk_status yk_comm_nccl_create_between(const yk_world *world, int n_local, const yk_exchange *exchange,
+                                      yk_device *const *devs, yk_comm **out, yk_err *err)
+{
+  static const yk_comm_ops ops = {.name = "nccl between hosts",
+                                  .destroy = nccl_destroy,
+                                  .all_reduce = nccl_all_reduce,
+                                  .all_reduce_i32 = nccl_all_reduce_i32,
+                                  .all_gather = nccl_all_gather,
+                                  .abort = nccl_abort};
+  const int n_ranks = yk_world_group_size(world);
+  YK_TRY(yk_world_check(world, err));
+  if (n_local < 1 || n_ranks % n_local != 0)
+    return yk_err_set(err, YK_E_INVAL, "ranks of a host: expected a divisor of %d, found %d", n_ranks, n_local);
+  plan p = {.world = world,
+            .devs = devs,
+            .ops = &ops,
+            .n_groups = world->n_stages * n_local,
+            .group_ranks = n_ranks / n_local,
+            .stride = n_local,
+            .has_nccl = true};
   return create(&p, exchange, NULL, out, err);
 }

@@ -26,6 +26,13 @@ yk_status yk_comm_nccl_create(const yk_world *world, yk_nccl_use use, const yk_e
 yk_status yk_comm_nccl_create_messages(const yk_world *world, const yk_exchange *exchange, yk_device *const *devs,
                                        yk_comm **out, yk_err *err);
 
+/* yk_comm_nccl_create_between - ends that have all_reduce, all_reduce_i32, all_gather, abort and destroy alone, in a
+ *   group for each number of a rank on its host: a stage's ranks lie on hosts of n_local consecutive ranks each, and
+ *   those that are n_local apart are a group. An end's `rank` is the number of its host.
+ *   Otherwise as above. */
+yk_status yk_comm_nccl_create_between(const yk_world *world, int n_local, const yk_exchange *exchange,
+                                      yk_device *const *devs, yk_comm **out, yk_err *err);
+
 /* ---- For a communicator that contains such an end and sets the device's watch itself ----------------------------- */
 
 /* yk_comm_nccl_check - returns YK_OK, or YK_E_COMM if the group was aborted, or NCCL or this end has failed: NCCL's

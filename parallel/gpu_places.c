@@ -68,19 +68,26 @@ yk_status yk_gpu_places_gather(const yk_world *world, const yk_exchange *exchang
   return status;
 }
 
-bool yk_gpu_places_share_host(const yk_gpu_places *places, int first, int n)
+static bool share_host(const yk_gpu_places *places, int a, int b)
 {
-  for (int rank = first + 1; rank < first + n; rank++)
-    if (strcmp(places->of_rank[rank].host, places->of_rank[first].host) != 0) return false;
-  return true;
+  return strcmp(places->of_rank[a].host, places->of_rank[b].host) == 0;
+}
+
+int yk_gpu_places_host_ranks(const yk_gpu_places *places, int first, int n)
+{
+  int n_local = 1;
+  while (n_local < n && share_host(places, first, first + n_local)) n_local++;
+  if (n % n_local != 0) return 0;
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < i; j++)
+      if (share_host(places, first + i, first + j) != (i / n_local == j / n_local)) return 0;
+  return n_local;
 }
 
 bool yk_gpu_places_share_gpus(const yk_gpu_places *places)
 {
   for (int i = 0; i < places->n_ranks; i++)
-    for (int j = 0; j < i; j++) {
-      const yk_gpu_place *a = &places->of_rank[i], *b = &places->of_rank[j];
-      if (strcmp(a->host, b->host) == 0 && strcmp(a->gpu, b->gpu) == 0) return true;
-    }
+    for (int j = 0; j < i; j++)
+      if (share_host(places, i, j) && strcmp(places->of_rank[i].gpu, places->of_rank[j].gpu) == 0) return true;
   return false;
 }

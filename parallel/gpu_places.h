@@ -25,8 +25,9 @@ typedef struct yk_gpu_places {
 yk_status yk_gpu_places_gather(const yk_world *world, const yk_exchange *exchange, yk_device *const *devs,
                                yk_gpu_places *out, yk_err *err);
 
-/* yk_gpu_places_share_host - whether n ranks from `first` on are on one host. */
-bool yk_gpu_places_share_host(const yk_gpu_places *places, int first, int n);
+/* yk_gpu_places_host_ranks - the ranks of each host, if the n ranks from `first` on lie on hosts of equally many
+ *   consecutive ranks; n: all on one host. 0: they do not. */
+int yk_gpu_places_host_ranks(const yk_gpu_places *places, int first, int n);
 
 /* yk_gpu_places_share_gpus - whether two ranks of a host have the same GPU, which NCCL refuses. */
 bool yk_gpu_places_share_gpus(const yk_gpu_places *places);

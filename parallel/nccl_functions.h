@@ -18,6 +18,7 @@
   F(group_start, ncclGroupStart)                                                                                       \
   F(group_end, ncclGroupEnd)                                                                                           \
   F(all_reduce, ncclAllReduce)                                                                                         \
+  F(all_gather, ncclAllGather)                                                                                         \
   F(send, ncclSend)                                                                                                    \
   F(recv, ncclRecv)
 

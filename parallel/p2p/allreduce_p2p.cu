@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "parallel/p2p/allreduce_p2p_launch.cuh"
+#include "parallel/p2p/slices_p2p.cuh"
 
 using namespace yk_p2p_kernels;
 
@@ -93,6 +94,7 @@ static cudaError_t load_kernels(int n_ranks)
   if (error == cudaSuccess) error = load<__nv_bfloat16, norms::NONE>(n_ranks);
   if (error == cudaSuccess) error = load<float, norms::NONE>(n_ranks);
   if (error == cudaSuccess) error = load_await_writes();
+  if (error == cudaSuccess) error = load_slices();
   return error == cudaSuccess ? load<int32_t, norms::NONE>(n_ranks) : error;
 }
 
@@ -429,6 +431,39 @@ extern "C" yk_status yk_p2p_all_reduce(yk_p2p *end, void *data, int64_t count, y
                             : dtype == YK_BF16 ? launch<__nv_bfloat16, norms::NONE>(a, two_shot, stream)
                                                : launch<float, norms::NONE>(a, two_shot, stream);
   return cuda_status(error, "launch failed", end->group->first_of_all + end->rank, err);
+}
+
+/* The arguments of n_ranks slices of together n_bytes. */
+static yk_status slice_args(const yk_p2p *end, void *data, int64_t n_bytes, launch_args *out, yk_err *err)
+{
+  const p2p_group *g = end->group;
+  const int64_t slice_bytes = n_bytes / g->n_ranks;
+  int64_t row_bytes;
+  YK_TRY(yk_p2p_check(end, err));
+  if (!yk_p2p_takes_slices(&g->options, g->n_ranks, n_bytes))
+    return yk_err_set(err, YK_E_UNSUPPORTED, "peer-to-peer all-reduce: %d slices of together %lld bytes", g->n_ranks,
+                      static_cast<long long>(n_bytes));
+  yk_p2p_route_of_array(&g->options, slice_bytes, &row_bytes);
+  *out = array_args(end, static_cast<char *>(data) + end->rank * slice_bytes, slice_bytes, row_bytes, true);
+  return YK_OK;
+}
+
+extern "C" yk_status yk_p2p_reduce_scatter(yk_p2p *end, void *data, int64_t n_bytes, yk_dtype dtype,
+                                           cudaStream_t stream, yk_err *err)
+{
+  launch_args a;
+  YK_TRY(slice_args(end, data, n_bytes, &a, err));
+  if (dtype == YK_F32)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "peer-to-peer all-reduce: slices of %s", yk_dtype_name(dtype));
+  return cuda_status(launch_reduce_scatter(a, dtype, stream), "launch failed", end->group->first_of_all + end->rank,
+                     err);
+}
+
+extern "C" yk_status yk_p2p_all_gather(yk_p2p *end, void *data, int64_t n_bytes, cudaStream_t stream, yk_err *err)
+{
+  launch_args a;
+  YK_TRY(slice_args(end, data, n_bytes, &a, err));
+  return cuda_status(launch_all_gather(a, stream), "launch failed", end->group->first_of_all + end->rank, err);
 }
 
 extern "C" yk_status yk_p2p_await_writes(yk_p2p *end, cudaStream_t stream, yk_err *err)

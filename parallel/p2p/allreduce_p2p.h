@@ -8,6 +8,7 @@
  *   allreduce_p2p_kernels.cuh   the one-shot kernel and the two-shot kernel
  *   allreduce_p2p_rows.cuh      reduces a row in rank order, adds the residual, normalises
  *   allreduce_p2p_slots.cuh     packets, slots, waiting for a packet
+ *   slices_p2p.cuh, .cu         the two halves of two-shot as launches of their own
  *   await_writes_p2p.cu         rank 0 waits for the others' writes to its memory
  *
  * One-shot (latency): every rank pushes all its rows to every other rank; each rank reduces all rows by itself.
@@ -117,6 +118,13 @@ yk_status yk_p2p_all_reduce(yk_p2p *end, void *data, int64_t count, yk_dtype dty
  *   INT32_MIN. Otherwise as yk_p2p_all_reduce; YK_E_UNSUPPORTED unless yk_p2p_route_of_array returns one-shot. */
 yk_status yk_p2p_all_reduce_i32(yk_p2p *end, int32_t *data, int64_t count, yk_reduction reduction,
                                 struct CUstream_st *stream, yk_err *err);
+
+/* yk_p2p_reduce_scatter, yk_p2p_all_gather - see reduce_scatter and all_gather in parallel/comm.h; n_bytes: of all
+ *   slices together. Asynchronous on stream; capturable. Errors: YK_E_UNSUPPORTED unless yk_p2p_takes_slices, or for
+ *   dtypes other than f16 and bf16; otherwise as yk_p2p_all_reduce. */
+yk_status yk_p2p_reduce_scatter(yk_p2p *end, void *data, int64_t n_bytes, yk_dtype dtype, struct CUstream_st *stream,
+                                yk_err *err);
+yk_status yk_p2p_all_gather(yk_p2p *end, void *data, int64_t n_bytes, struct CUstream_st *stream, yk_err *err);
 
 /* yk_p2p_await_writes - see await_writes in parallel/comm.h. Otherwise as above. */
 yk_status yk_p2p_await_writes(yk_p2p *end, struct CUstream_st *stream, yk_err *err);

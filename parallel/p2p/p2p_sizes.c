@@ -1,7 +1,5 @@
 #include "parallel/p2p/p2p_sizes.h"
 
-#include <stdbool.h>
-
 #include "base/checked.h"
 
 /* Crossover to NCCL: an all-reduce of rows that needs more launches than this uses NCCL. */
@@ -77,6 +75,12 @@ yk_p2p_route yk_p2p_route_of_array(const yk_p2p_options *options, int64_t n_byte
   *row_bytes = yk_min_i64(yk_max_i64(even, MIN_ARRAY_ROW_BYTES), MAX_ARRAY_ROW_BYTES);
   if (n_bytes % PACKET_BYTES != 0 || *row_bytes > options->max_row_bytes) return YK_P2P_NONE;
   return by_size(options, n_bytes, options->one_shot_bytes);
+}
+
+bool yk_p2p_takes_slices(const yk_p2p_options *options, int n_ranks, int64_t n_bytes)
+{
+  return n_bytes > 0 && n_bytes % (PACKET_BYTES * n_ranks) == 0 && n_bytes <= options->max_bytes &&
+         least_one_shot_bytes(options) < options->max_bytes;
 }
 
 /* Packets that one thread block needs for a source rank. Rows are whole, so with more rows than thread blocks a thread

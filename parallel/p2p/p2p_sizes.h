@@ -9,6 +9,7 @@
 #ifndef YK_PARALLEL_P2P_SIZES_H
 #define YK_PARALLEL_P2P_SIZES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -58,6 +59,10 @@ int64_t yk_p2p_rows_at_once(const yk_p2p_options *options, int64_t n_rows, int64
 /* yk_p2p_route_of_array - the route of an array of n_bytes without rows. *row_bytes: size of the rows into which the
  *   array is cut; the last row may be short. */
 yk_p2p_route yk_p2p_route_of_array(const yk_p2p_options *options, int64_t n_bytes, int64_t *row_bytes);
+
+/* yk_p2p_takes_slices - whether n_ranks slices of together n_bytes pass through slots in one launch: whole 16 bytes
+ *   each, up to max_bytes, if there are slots for two-shot. */
+bool yk_p2p_takes_slices(const yk_p2p_options *options, int n_ranks, int64_t n_bytes);
 
 /* Slots on each device: packets of 16 bytes for each thread block, set and source rank. */
 typedef struct yk_p2p_layout {

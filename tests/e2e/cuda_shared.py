@@ -2,7 +2,7 @@
 
 Stages, in one process and in two, give the log-probabilities of one stage; those in two processes the bits of one.
 Ranks of one group in two processes open each other's memory. With NCCL_HOSTID each process counts as a host of its
-own, so that NCCL connects them.
+own, so that NCCL connects them, or two processes each as a host of two ranks, whose all-reduces take two levels.
 """
 
 import json
@@ -73,6 +73,14 @@ class SharedGpu(ProcessesCase):
             with self.subTest(name=name):
                 expected = self.alone(*command(name))
                 self.assert_close(self.divided(2, *command(name, "--tp", 2), env=env), expected)
+
+    def test_a_group_on_two_hosts_of_two(self):
+        env = {number: {**SHARED, "NCCL_HOSTID": f"host-{number // 2}", "NCCL_SOCKET_IFNAME": "lo"}
+               for number in range(4)}
+        for name in GROUPS:
+            with self.subTest(name=name):
+                expected = self.alone(*command(name))
+                self.assert_close(self.divided(4, *command(name, "--tp", 4), env=env), expected)
 
     def test_stages_on_two_hosts(self):
         env = {number: {**SHARED, "NCCL_HOSTID": f"host-{number}", "NCCL_SOCKET_IFNAME": "lo"} for number in range(2)}

@@ -11,15 +11,13 @@
 #include "kernels/cuda/layout/layout.h"
 #include "kernels/cuda/moe/scratch.h"
 #include "model/model.h"
-#include "parallel/p2p/p2p_sizes.h"
+#include "parallel/comm_levels.h"
 
 yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *settings, int rank, yk_model_memory *out,
                           yk_err *err)
 {
   int64_t row_bytes = settings->hidden_size * (int64_t)yk_dtype_bytes(settings->dtype);
   const yk_rank_place place = yk_rank_place_in(&settings->world, rank);
-  yk_p2p_options all_reduces =
-      yk_p2p_options_for(place.n_ranks, settings->limits.step.max_tokens, row_bytes, settings->step_timeout_s);
   yk_model_device dev = {.dtype = settings->dtype,
                          .abilities = &yk_cuda_abilities,
                          .linear_bytes = yk_cuda_linear_bytes,
@@ -29,8 +27,9 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
                          .needs_kv_staging = true};
   YK_TRY(yk_model_measure(checkpoint, &settings->limits, &dev, &place, out, err));
   if (place.stage > 0) out->workspace_bytes += settings->limits.step.max_tokens * row_bytes; /* parallel/stage_ends.h */
-  out->workspace_bytes +=
-      yk_cuda_device_own_bytes(&settings->limits.step) + yk_p2p_layout_of(&all_reduces, place.n_ranks).n_bytes;
+  out->workspace_bytes += yk_cuda_device_own_bytes(&settings->limits.step) +
+                          yk_levels_device_bytes(place.n_ranks, !yk_world_is_whole(&settings->world),
+                                                 settings->limits.step.max_tokens, row_bytes);
   return YK_OK;
 }
 
@@ -167,6 +166,7 @@ const char *yk_gpus_all_reduce_route(const yk_comm *comm, int32_t n_rows)
 {
   if (comm->n_ranks == 1) return "local";
 #ifdef YOKE_HAVE_NCCL
+  if (yk_comm_auto_levels_route(comm, n_rows) != YK_LEVELS_NONE) return "two-level";
   switch (yk_comm_auto_route(comm, n_rows)) {
   case YK_P2P_ONE_SHOT: return "one-shot";
   case YK_P2P_TWO_SHOT: return "two-shot";

@@ -57,7 +57,7 @@ yk_status yk_gpus_connect(const yk_settings *settings, const yk_exchange *exchan
                           yk_device *const *devs, yk_comm **comms, yk_err *err);
 
 /* yk_gpus_all_reduce_route - the algorithm of an all_reduce_add_norm of n_rows rows: "one-shot", "two-shot", "nccl";
- *   "local" for a single rank. */
+ *   "two-level" over several hosts; "local" for a single rank. */
 const char *yk_gpus_all_reduce_route(const yk_comm *comm, int32_t n_rows);
 
 #endif

@@ -29,7 +29,7 @@ typedef struct yk_link {
 typedef struct yk_all_reduce_time {
   int64_t n_bytes;
   double us;         /* median, of the slowest rank, in a chain that is recorded as a graph */
-  const char *route; /* "one-shot", "two-shot" (both by stores into peers' memory), "nccl" */
+  const char *route; /* "one-shot", "two-shot" (both by stores into peers' memory), "nccl"; "two-level" over hosts */
 } yk_all_reduce_time;
 
 enum { YK_ALL_REDUCE_SIZES = 2 };
