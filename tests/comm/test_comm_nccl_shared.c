@@ -1,6 +1,6 @@
 /* Two ranks that share a GPU, without NCCL: the conformance suite over stores into each other's slots, and messages
- * between pipeline stages, in one process; the sums of two processes, over slots that they open to each other. In one
- * process only small sums: the kernels of both ranks must fit on the GPU together. */
+ * between pipeline stages, in one process; the sums of two processes, over slots that they open to each other, with a
+ * GPU each if there are two. In one process only small sums: the kernels of both ranks must fit on the GPU together. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -101,8 +101,11 @@ static int run_process(cluster_party *party)
   yk_device *dev;
   yk_comm *comm;
   yk_err err = YK_ERR_INIT;
+  const yk_device_limits limits = {.max_tokens = 64, .max_seqs = 64, .max_model_tokens = 64, .vocab = 64};
   cluster_join_all(party, 1);
-  if (!party->cluster || !open_gpus_of(1, 1, YK_F16, &dev)) return 20;
+  if (!party->cluster) return 20;
+  const int ordinal = party->options.process % yk_cuda_device_count();
+  if (yk_cuda_device_create(ordinal, YK_F16, &limits, &dev, &err) != YK_OK) return 22;
   const yk_exchange exchange = yk_cluster_exchange(party->cluster);
   const yk_wires wires = yk_cluster_wires(party->cluster);
   if (yk_comm_auto_create(&party->options.world, &exchange, &wires, &dev, &options, &comm, &err) != YK_OK) {

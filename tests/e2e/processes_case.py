@@ -122,10 +122,10 @@ class ProcessesCase(harness.Case):
             processes.append(self.start_one([*arguments, *flags, *(more or {}).get(number, ())], own_env, program))
         return processes
 
-    def start_mpi(self, n, *arguments):
+    def start_mpi(self, n, *arguments, env=None):
         """All processes of a run, started by mpirun."""
         flags = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(n)]
-        process = Process([MPIRUN, *flags, self.yoke, *map(str, arguments)], {})
+        process = Process([MPIRUN, *flags, self.yoke, *map(str, arguments)], env or {})
         self.addCleanup(process.kill)
         return process
 
