@@ -38,8 +38,8 @@ GPTQ = {**formats.GPTQ, "desc_act": True, "group_size": 32, "checkpoint_format":
 
 
 def weights_as_rows(module, args, output):
-    """The router's float32 weights in the type of the rows, so that the model runs in float64 too."""
-    return output[0], output[1].to(args[0].dtype)
+    """The router's float32 logits and weights in the type of the rows, so that the model runs in float64 too."""
+    return tuple(part.to(args[0].dtype) if part.is_floating_point() else part for part in output)
 
 
 def score_factor(config):

@@ -253,6 +253,23 @@ def fold_scalings(config, state):
             state[name] = state[name] * depth
 
 
+def in_class(model, state):
+    """The state with the names and fused experts of the model's class; experts of a file are apart."""
+    fused = {name.rpartition(".")[0] for name in model.state_dict() if name.endswith("experts.gate_up_proj")}
+    result = {name.replace(".block_sparse_moe.", ".mlp.") if fused else name: value for name, value in state.items()}
+    for prefix in fused:
+        for part, names in (("gate_up_proj", (("gate_proj", "up_proj"), ("w1", "w3"))),
+                            ("down_proj", (("down_proj",), ("w2",)))):
+            present = next((group for group in names if f"{prefix}.0.{group[0]}.weight" in result), None)
+            if present is None:
+                continue
+            experts = []
+            while f"{prefix}.{len(experts)}.{present[0]}.weight" in result:
+                experts.append(torch.cat([result.pop(f"{prefix}.{len(experts)}.{name}.weight") for name in present]))
+            result[f"{prefix}.{part}"] = torch.stack(experts)
+    return result
+
+
 def reference_model(config, tensors):
     """The float32 transformers model of a checkpoint."""
     import transformers
@@ -267,10 +284,14 @@ def reference_model(config, tensors):
     for key in ("torch_dtype", "dtype", "quantization_config"):
         config.pop(key, None)
     name = ARCHITECTURES[config["model_type"]].replace("ForCausalLM", "")
-    hf_config = getattr(transformers, name + "Config").from_dict(config)
+    n_heads = config["num_attention_heads"]
+    # The class refuses such sizes on its way in, though heads of latent attention need not divide the hidden size.
+    accepted = n_heads if config["hidden_size"] % n_heads == 0 else 1
+    hf_config = getattr(transformers, name + "Config").from_dict({**config, "num_attention_heads": accepted})
+    hf_config.num_attention_heads = n_heads
     hf_config._attn_implementation = hf_config._experts_implementation = "eager"
     model = getattr(transformers, name + "ForCausalLM")(hf_config).float().eval()
-    missing, unexpected = model.load_state_dict(state, strict=False)
+    missing, unexpected = model.load_state_dict(in_class(model, state), strict=False)
     if hf_config.tie_word_embeddings:
         missing = [key for key in missing if key != "lm_head.weight"]
         model.tie_weights()
