@@ -16,7 +16,7 @@ typedef struct yk_row_results {
   int32_t first, n; /* index of the first among the step's wanted rows, and the count */
 } yk_row_results;
 
-/* Functions of a sequence's owner: a request, or a sequence held by a caller. Thread: the engine's, but for fill_mask. */
+/* Functions of a sequence's owner: a request, or a sequence held by a caller. Thread: the engine's, but fill_mask. */
 typedef struct yk_sequence_owner {
   /* Fill *out with the use of the logits of the row at this position. The step builder sets first_bias, first_mask and
    * logits_row. Returns the row's biases [out->n_biases], which stay valid until late data are filled. */
