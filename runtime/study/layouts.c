@@ -5,7 +5,7 @@
 /* Fitted; see layouts.h. */
 static const double LAYER_ALONE_S = 20.5e-6, LAYER_SHARED_S = 14.0e-6, ALL_REDUCE_SKEW_S = 1.7e-6, STEP_S = 38e-6;
 
-enum { ELEMENT_BYTES = 2, PROMPT_ROWS = 2048 /* of a step */ };
+enum { ELEMENT_BYTES = 2, PROMPT_ROWS = 2048 /* of a step */, MOST_GATHERED_HOSTS = 8 };
 
 typedef struct replica {
   yk_model_shapes stage; /* with the layers of the largest stage, without lm_head */
@@ -48,14 +48,30 @@ static double host_all_reduce_s(const yk_layout_hosts *hosts, int ranks, double 
          1e-6 * fmax(ranks - known, 0) * gpu->all_reduce_step_us;
 }
 
+/* The level between hosts, of which there are several. */
+typedef struct host_level {
+  double time_s, sent_bytes; /* sent by each host */
+} host_level;
+
+static host_level level_of(const replica *r, double n_steps, double sent_bytes)
+{
+  const double latency_s = n_steps * ceil(log2(r->tp_hosts)) * r->hosts->link_latency_s;
+  return (host_level){latency_s + sent_bytes / r->hosts->link_bytes_per_s, sent_bytes};
+}
+
+static host_level between_hosts(const replica *r, double n_bytes)
+{
+  const double n_hosts = r->tp_hosts, ranks_of_host = r->tp / n_hosts;
+  const host_level gathered = level_of(r, 1, (n_hosts - 1) * ranks_of_host * n_bytes);
+  const host_level slices = level_of(r, 2, 2 * (n_hosts - 1) / n_hosts * n_bytes);
+  return n_hosts <= MOST_GATHERED_HOSTS && gathered.time_s <= slices.time_s ? gathered : slices;
+}
+
 static double all_reduce_s(const replica *r, double n_bytes)
 {
-  const yk_layout_hosts *hosts = r->hosts;
-  double n_hosts = r->tp_hosts, time_s = host_all_reduce_s(hosts, r->tp / r->tp_hosts, n_bytes);
   if (r->tp == 1) return 0;
-  if (n_hosts > 1)
-    time_s += 2 * ceil(log2(n_hosts)) * hosts->link_latency_s +
-              2 * (n_hosts - 1) / n_hosts * n_bytes / hosts->link_bytes_per_s;
+  double time_s = host_all_reduce_s(r->hosts, r->tp / r->tp_hosts, n_bytes);
+  if (r->tp_hosts > 1) time_s += between_hosts(r, n_bytes).time_s;
   return time_s + ALL_REDUCE_SKEW_S;
 }
 
@@ -109,10 +125,12 @@ static double cycle_s(const replica *r, const step_time *time, double rows, doub
   return fmax(r->pp * (time->stage_s + send) + time->head_s, groups * (time->stage_s + time->head_s));
 }
 
-static double sent_bytes(const replica *r)
+/* For one of the tokens of a step of `rows`. */
+static double sent_bytes(const replica *r, double rows)
 {
-  double row_bytes = (double)r->stage.hidden_size * ELEMENT_BYTES, n_hosts = r->tp_hosts;
-  if (n_hosts > 1) return ((double)yk_model_sublayers(&r->stage) + 1) * 2 * (n_hosts - 1) / n_hosts * row_bytes;
+  double row_bytes = (double)r->stage.hidden_size * ELEMENT_BYTES;
+  if (r->tp_hosts > 1)
+    return ((double)yk_model_sublayers(&r->stage) + 1) * between_hosts(r, rows * row_bytes).sent_bytes / rows;
   return r->tp * r->pp > r->hosts->gpus_per_host ? row_bytes : 0;
 }
 
@@ -136,7 +154,7 @@ yk_layout_speed yk_layout_compute(const yk_model_shapes *shapes, const yk_layout
   double cycle = cycle_s(&r, &decode, rows, groups);
   yk_layout_speed speed = {.step_s = cycle,
                            .all_reduce_s = r.pp * decode.all_reduce_s,
-                           .sent_bytes = sent_bytes(&r),
+                           .sent_bytes = sent_bytes(&r, rows),
                            .hosts_per_tp_group = r.tp_hosts};
 
   double all_prompts = load->batch * load->input_len;

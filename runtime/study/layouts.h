@@ -18,8 +18,11 @@
  * With pp stages, pp groups of running sequences are under way. A group's next step begins when it has passed all
  * stages, and a stage is free for the next group when it is done with the last:
  *   step(r) = max(sum of the stages' times + pp sends, pp x the slowest stage), each of r / pp rows.
- * Over h hosts an all-reduce has two levels: within each host, then 2 ceil(log2 h) latencies and 2 (h - 1) / h bytes at
- * a host's rate. Replicas share nothing. */
+ * Over h hosts an all-reduce has two levels (parallel/comm_levels.h): within each host, then the faster of two ways
+ * between hosts, at a host's rate, with tp / h ranks on each:
+ *   ceil(log2 h) latencies and (h - 1) tp / h times the bytes, up to 8 hosts: each rank gets the other hosts' sums
+ *   2 ceil(log2 h) latencies and 2 (h - 1) / h times the bytes: each rank reduces a slice
+ * Replicas share nothing. */
 #ifndef YK_STUDY_LAYOUTS_H
 #define YK_STUDY_LAYOUTS_H
 
