@@ -136,7 +136,7 @@ class Files(harness.Case):
         """Two processes, each with its ranks, as on two hosts. Both get SIGTERM, and a running request is finished."""
         address, port = random_address()
         self.put("srun", SRUN)
-        self.put("scontrol", f"#!/bin/sh\necho {address}\necho other\n")
+        self.put("scontrol", f"#!/bin/sh\necho {address}\nsleep 0.2\necho other\n")  # in two writes
         script = os.path.join(DEPLOY, "yoke_hosts.sbatch")
         environment = self.environment(MODEL=harness.DEMO, SLURM_JOB_NODELIST="a[1-2]", SLURM_NNODES="2",
                                        SLURM_GPUS_ON_NODE="2")
