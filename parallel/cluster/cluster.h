@@ -55,6 +55,10 @@ typedef struct yk_listener {
 yk_status yk_listener_open(const char *host, int port, yk_listener *out, yk_err *err);
 void yk_listener_close(yk_listener *listener); /* a listener that no join has taken */
 
+/* yk_listener_hold - a listener that no join has taken stops listening, and keeps its port free for other processes of
+ *   this host that listen on it by number, one after the other. Errors: YK_E_IO; the listener is then closed. */
+yk_status yk_listener_hold(yk_listener *listener, yk_err *err);
+
 typedef struct yk_cluster_options {
   int process, n_processes;    /* in the order of their ranks */
   yk_world world;              /* n_ranks and n_stages must be equal in all processes; the ranges of ranks must tile */

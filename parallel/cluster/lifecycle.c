@@ -20,6 +20,11 @@ void yk_listener_close(yk_listener *listener)
   close(listener->fd);
 }
 
+yk_status yk_listener_hold(yk_listener *listener, yk_err *err)
+{
+  return yk_hold_port(&listener->fd, err);
+}
+
 yk_status yk_cluster_new(const yk_cluster_options *options, yk_cluster **out, yk_err *err)
 {
   yk_cluster *c = calloc(1, sizeof *c);

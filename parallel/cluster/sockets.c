@@ -91,15 +91,17 @@ void yk_set_up(int fd)
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-/* With IPv6, a socket for all addresses accepts IPv4 too. */
-static int open_listener(const yk_address *address)
+/* With IPv6, a socket for all addresses accepts IPv4 too. A socket that does not listen keeps others from the port, but
+ * not from listening on it by number. */
+static int open_bound(const yk_address *address, bool listens)
 {
   int on = 1, off = 0;
   int fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (address->ss_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (bind(fd, (const struct sockaddr *)address, length_of(address)) == 0 && listen(fd, 256) == 0) return fd;
+  const bool is_bound = bind(fd, (const struct sockaddr *)address, length_of(address)) == 0;
+  if (is_bound && (!listens || listen(fd, 256) == 0)) return fd;
   int failure = errno;
   close(fd);
   errno = failure;
@@ -125,7 +127,7 @@ yk_status yk_listen_at(const yk_address *address, int port, int *fd, yk_err *err
       ((struct sockaddr_in6 *)&here)->sin6_port = htons((uint16_t)port);
     else
       ((struct sockaddr_in *)&here)->sin_port = htons((uint16_t)port);
-    *fd = open_listener(&here);
+    *fd = open_bound(&here, true);
     yk_address_text(&here, true, text);
     return *fd >= 0 ? YK_OK : listen_error(text, errno, err);
   }
@@ -133,11 +135,11 @@ yk_status yk_listen_at(const yk_address *address, int port, int *fd, yk_err *err
   struct sockaddr_in all_4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
   yk_address any = {0};
   memcpy(&any, &all, sizeof all);
-  *fd = open_listener(&any);
+  *fd = open_bound(&any, true);
   if (*fd < 0 && (errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL)) { /* a machine without IPv6 */
     memset(&any, 0, sizeof any);
     memcpy(&any, &all_4, sizeof all_4);
-    *fd = open_listener(&any);
+    *fd = open_bound(&any, true);
   }
   if (*fd >= 0) return YK_OK;
   char text[24];
@@ -152,6 +154,19 @@ yk_status yk_listen_host(const char *host, int port, int *fd, yk_err *err)
   if (yk_resolve(host, port, &address, 1, &why) == 0)
     return yk_err_set(err, YK_E_IO, "cannot listen on %s: %s", host, why);
   return yk_listen_at(&address, port, fd, err);
+}
+
+yk_status yk_hold_port(int *fd, yk_err *err)
+{
+  yk_address address = {0};
+  char text[YK_ADDRESS_BYTES];
+  socklen_t length = sizeof address;
+  const bool is_known = getsockname(*fd, (struct sockaddr *)&address, &length) == 0;
+  close(*fd);
+  *fd = is_known ? open_bound(&address, false) : -1;
+  if (*fd >= 0) return YK_OK;
+  yk_address_text(&address, true, text);
+  return listen_error(text, errno, err);
 }
 
 int yk_port_of(int fd)

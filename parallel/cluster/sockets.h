@@ -31,6 +31,10 @@ yk_status yk_listen_at(const yk_address *address, int port, int *fd, yk_err *err
 yk_status yk_listen_host(const char *host, int port, int *fd, yk_err *err);
 int yk_port_of(int fd);
 
+/* yk_hold_port - ends a listening socket and keeps its port free for processes that listen on it by number: *fd then is
+ *   a socket that does nothing else, or -1. Errors: YK_E_IO. */
+yk_status yk_hold_port(int *fd, yk_err *err);
+
 /* yk_connect - one attempt at every address of the host, until the deadline. Errors: YK_E_IO, naming the reason of the
  *   last one. */
 yk_status yk_connect(const char *host, int port, int64_t deadline_ns, int *fd, yk_err *err);

@@ -15,6 +15,7 @@
 #include "cli/options/model_options.h"
 #include "cli/options/template_options.h"
 #include "cli/options/vllm_options.h"
+#include "cli/supervise.h"
 #include "cli/trace_option.h"
 #include "server/server.h"
 
@@ -165,10 +166,6 @@ static yk_status check(serve_options *options, yk_err *err)
                       "--api-key, which take all values after them");
   }
   YK_TRY(status);
-  if (server->engine.starts_by_mpi && server->restarts_on_failure)
-    return yk_err_set(err, YK_E_INVAL,
-                      "--restart-on-failure: MPI ends all processes with the first that fails; start them by --nnodes, "
-                      "or leave it out");
   server->port = options->port;
   server->max_waiting = options->max_waiting;
   server->max_connections = options->max_connections;
@@ -251,7 +248,7 @@ static void fill_limit_options(serve_options *options, yk_option out[N_LIMIT_OPT
       {"shutdown-timeout", NULL, YK_OPTION_NUMBER, &server->shutdown_timeout_s, "SECONDS",
        .help = "for running requests after SIGTERM", .max = 86400},
       {"restart-on-failure", NULL, YK_OPTION_FLAG, &server->restarts_on_failure,
-       .help = "load the model again when a rank has failed"},
+       .help = "load the model again when a rank has failed; under mpirun also start a killed process again"},
   };
   static_assert(sizeof table == N_LIMIT_OPTIONS * sizeof *table, "N_LIMIT_OPTIONS is the number of rows");
   memcpy(out, table, sizeof table);
@@ -347,7 +344,11 @@ int yk_cli_serve(int argc, char **argv)
   serve_options options = {0};
   int exit_code;
   init(&options);
-  if (parse(&options, argc, argv, &exit_code)) exit_code = run(&options);
+  if (parse(&options, argc, argv, &exit_code)) {
+    const yk_engine_options *engine = &options.server.engine;
+    const bool is_parent = engine->starts_by_mpi && options.server.restarts_on_failure;
+    exit_code = is_parent ? yk_cli_supervise("serve", argc, argv, engine->master_host) : run(&options);
+  }
   yk_template_options_free(&options.chat);
   yk_model_options_free(&options.model);
   yk_api_keys_free(&options.keys);

@@ -5,6 +5,7 @@ YOKE_FAILURE_MATRIX=all: SIGKILL and SIGSTOP of each process in each phase, with
 """
 
 import concurrent.futures
+import contextlib
 import http.client
 import itertools
 import json
@@ -12,9 +13,10 @@ import os
 import signal
 import threading
 import time
+import unittest
 
 import harness
-from processes_case import ProcessesCase, load_at_once
+from processes_case import MPIRUN, ProcessesCase, load_at_once
 
 MODEL = os.path.join(harness.FAMILIES, "qwen3")
 STEP_LIMIT_S = 4
@@ -40,6 +42,27 @@ PATIENCE_S = 60
 def stall(operation, call, seconds):
     """The environment of a process whose rank stays in an operation."""
     return {"YOKE_FAULT": f"rank=0 operation={operation} call={call} fault=stall-host seconds={seconds}"}
+
+
+def children_of(pid):
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(child) for child in file.read().split()]
+    return []
+
+
+def number_of(pid):
+    """The number that a parent of MPI has given to a process."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        for entry in file.read().split(b"\0"):
+            if entry.startswith(b"RANK="):
+                return entry[5:].decode()
+    return None
+
+
+def is_alive(pid):
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        return file.read().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 def as_process(process, number):
@@ -247,6 +270,58 @@ class Failures(Phases):
         with concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
             for result in [pool.submit(self.restart_one, case) for case in cases]:
                 result.result()
+
+    def ranks_of(self, process):
+        """Ids of the processes that have ranks, by number, once all are there."""
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            found = {}
+            for parent in children_of(process.popen.pid):
+                for pid in children_of(parent):
+                    found[number_of(pid)] = pid
+            if set(found) == {"0", "1", "2"}:
+                return found
+            time.sleep(0.1)
+        raise AssertionError(f"expected a process with ranks for each of MPI's, found {found}: {process.err}")
+
+    @unittest.skipUnless(MPIRUN, "no mpirun")
+    def test_restart_under_mpirun(self):
+        """MPI's processes start the ones with ranks, and start them again."""
+        process = self.start_mpi(3, *SERVE, "--restart-on-failure", "--start-timeout", 60)
+        served = SERVING
+        for victim in ("2", "0"):
+            process.wait_for(f"(?s){served}")
+            os.kill(self.ranks_of(process)[victim], signal.SIGKILL)
+            process.wait_for(rf"(?s){served}.*ended by a signal: Killed; starting it again")
+            served += f".*{SERVING}"
+        process.wait_for(f"(?s){served}")
+        left = self.ranks_of(process)
+        process.popen.terminate()
+        process.wait(PATIENCE_S)
+        self.assert_dead(left.values())
+
+    def assert_dead(self, pids):
+        end = time.monotonic() + PATIENCE_S
+        while any(map(is_alive, pids)) and time.monotonic() < end:
+            time.sleep(0.1)
+        self.assertEqual([pid for pid in pids if is_alive(pid)], [])
+
+    @unittest.skipUnless(MPIRUN, "no mpirun")
+    def test_a_parent_under_mpirun_is_killed(self):
+        """MPI then ends the run, and no process with ranks is left."""
+        process = self.start_mpi(3, *SERVE, "--restart-on-failure")
+        process.wait_for(SERVING)
+        left = self.ranks_of(process)
+        os.kill(children_of(process.popen.pid)[1], signal.SIGKILL)
+        self.assertNotEqual(process.wait(PATIENCE_S), 0)
+        self.assert_dead(left.values())
+
+    @unittest.skipUnless(MPIRUN, "no mpirun")
+    def test_failed_start_under_mpirun(self):
+        """A child that ends by itself is not started again, and mpirun ends all."""
+        process = self.start_mpi(3, "serve", *COMMON, "--port", 0, "--kv-cache-bytes", "1", "--restart-on-failure")
+        self.assertEqual(process.wait(PATIENCE_S), 1, process.err)
+        self.assertNotIn("starting it again", process.err)
 
 
 load_tests = load_at_once
