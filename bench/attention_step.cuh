@@ -1,5 +1,4 @@
-/* attention_step.cuh - one step of attention for bench_attention: fresh random data on the device, and a float64
- * reference. */
+/* attention_step.cuh - one step of attention for bench_attention, of random data on the device. */
 #ifndef YK_BENCH_ATTENTION_STEP_CUH
 #define YK_BENCH_ATTENTION_STEP_CUH
 
@@ -28,7 +27,6 @@ struct shape {
   int window;
   std::vector<int> rows, kv; /* of each sequence */
   yk_kv_format format = YK_KV_ACT;
-  bool has_channels = false; /* static scales and offsets of 8-bit formats */
 };
 
 /* Bytes of K or V of one token. */
@@ -71,7 +69,7 @@ inline yk_head_layout gated_heads(int n_q, int n_kv, int hd)
 
 inline shape decode(const std::string &name, yk_head_layout h, yk_dtype dtype, int window, std::vector<int> kv)
 {
-  return {name, h, dtype, window, std::vector<int>(kv.size(), 1), kv, YK_KV_ACT, false};
+  return {name, h, dtype, window, std::vector<int>(kv.size(), 1), kv, YK_KV_ACT};
 }
 
 /* ---- one step on the device ---- */
@@ -89,20 +87,8 @@ template <typename T> __global__ void fill(T *dst, size_t n, unsigned seed, floa
     dst[i] = static_cast<T>(uniform(i, seed) * scale);
 }
 
-/* Fill the slots after each sequence's last token with NaN. */
-template <typename T>
-__global__ void poison_tails(T *kv, const int32_t *tables, int stride, const int32_t *kv_tokens, int n_kv_heads, int hd)
-{
-  const int seq = blockIdx.x, n = kv_tokens[seq], last = (n + PAGE - 1) / PAGE - 1;
-  if (n == 0) return;
-  const int64_t block = tables[int64_t{seq} * stride + last];
-  for (int i = threadIdx.x; i < n_kv_heads * PAGE * hd; i += blockDim.x) {
-    if (last * PAGE + i / hd % PAGE >= n) kv[block * n_kv_heads * PAGE * hd + i] = static_cast<T>(NAN);
-  }
-}
-
-/* Random codes except for the NaNs of FP8. Token scales are within a factor of 8 of each other; scale 0 sets all to 1.
- * One thread block per page. */
+/* Random codes except for the NaNs of FP8. Token scales are within a factor of 8 of each other. One thread block per
+ * page. */
 __global__ void fill_codes(char *pages, int hd, unsigned seed, float scale)
 {
   uint8_t *page = reinterpret_cast<uint8_t *>(pages) + int64_t{blockIdx.x} * PAGE * (hd + 4);
@@ -112,91 +98,7 @@ __global__ void fill_codes(char *pages, int hd, unsigned seed, float scale)
     page[i] = (code & 0x7f) == 0x7f ? 0 : static_cast<uint8_t>(code);
   }
   float *scales = reinterpret_cast<float *>(page + PAGE * hd);
-  if (threadIdx.x < PAGE)
-    scales[threadIdx.x] = scale > 0 ? scale * exp2f(1.5f * uniform(first + PAGE * hd + threadIdx.x, seed)) : 1.0f;
-}
-
-/* Like poison_tails; 0x7f is a NaN of FP8. */
-__global__ void poison_code_tails(char *kv, const int32_t *tables, int stride, const int32_t *kv_tokens, int n_kv_heads,
-                                  int hd)
-{
-  const int seq = blockIdx.x, n = kv_tokens[seq], last = (n + PAGE - 1) / PAGE - 1;
-  if (n == 0) return;
-  char *pages = kv + int64_t{tables[int64_t{seq} * stride + last]} * n_kv_heads * PAGE * (hd + 4);
-  for (int i = threadIdx.x; i < n_kv_heads * PAGE * (hd + 1); i += blockDim.x) {
-    char *page = pages + i / (PAGE * (hd + 1)) * PAGE * (hd + 4);
-    const int at = i % (PAGE * (hd + 1)), token = at < PAGE * hd ? at / hd : at - PAGE * hd;
-    if (last * PAGE + token < n) continue;
-    if (at < PAGE * hd)
-      page[at] = 0x7f;
-    else
-      reinterpret_cast<float *>(page + PAGE * hd)[token] = NAN;
-  }
-}
-
-/* An element of the cache as kernels/kv_cache.h defines it. */
-template <typename T>
-__device__ double cached(const yk_kv_layer &kv, bool is_key, const yk_head_layout &h, int64_t page, int token, int d)
-{
-  const int hd = h.head_dim;
-  const void *cache = is_key ? kv.k : kv.v;
-  if (kv.format == YK_KV_ACT)
-    return double{static_cast<float>(static_cast<const T *>(cache)[(page * PAGE + token) * hd + d])};
-  const char *bytes = static_cast<const char *>(cache) + page * PAGE * (hd + 4);
-  const uint8_t code = static_cast<uint8_t>(bytes[token * hd + d]);
-  double q = static_cast<int8_t>(code);
-  if (kv.format == YK_KV_FP8) {
-    const int exponent = code >> 3 & 15, mantissa = code & 7;
-    q = exponent ? ldexp(8.0 + mantissa, exponent - 10) : ldexp(double(mantissa), -9);
-    if (code & 0x80) q = -q;
-  }
-  const float *channels = is_key ? kv.k_channels : kv.v_channels;
-  if (channels) {
-    const int64_t at = page % h.n_kv_heads * hd + d;
-    q = double{channels[at]} * (q - double{channels[int64_t{h.n_kv_heads} * hd + at]});
-  }
-  return q * double{reinterpret_cast<const float *>(bytes + PAGE * hd)[token]};
-}
-
-/* One thread block per row and head; two passes, sums in float64. */
-template <typename T> __global__ void reference(const yk_attention_args a, const yk_batch b, double *out)
-{
-  extern __shared__ float scores[];
-  __shared__ double sum;
-  const yk_head_layout h = a.heads;
-  const int row = blockIdx.x, head = blockIdx.y, hd = h.head_dim, seq = b.seq_of_row[row];
-  const int position = b.kv_tokens[seq] - (b.row_starts[seq + 1] - row);
-  const int begin = a.window_tokens > 0 ? max(0, position - a.window_tokens + 1) : 0;
-  const int kv_head = (h.q_head_first + head) / h.q_per_kv - h.kv_head_first;
-  const int32_t *table = b.block_tables + int64_t{seq} * b.block_table_stride;
-  const int n_before = h.n_q_heads + 2 * h.n_kv_heads; /* heads of a row before its gates */
-  const T *q =
-      static_cast<const T *>(a.qkv) + int64_t{row} * (n_before + (h.has_gates ? h.n_q_heads : 0)) * hd + head * hd;
-  const T *gates = q + n_before * hd;
-  float top = -INFINITY;
-  for (int t = begin + threadIdx.x; t <= position; t += blockDim.x) {
-    const int64_t page = int64_t{table[t / PAGE]} * h.n_kv_heads + kv_head;
-    double s = 0;
-    for (int d = 0; d < hd; d++) s += double{static_cast<float>(q[d])} * cached<T>(a.kv, true, h, page, t % PAGE, d);
-    scores[t - begin] = static_cast<float>(s * a.scale);
-  }
-  __syncthreads();
-  for (int t = begin; t <= position; t++) top = fmaxf(top, scores[t - begin]);
-  if (threadIdx.x == 0) sum = 0;
-  __syncthreads();
-  double part = 0;
-  for (int t = begin + threadIdx.x; t <= position; t += blockDim.x) part += exp(double{scores[t - begin] - top});
-  atomicAdd(&sum, part);
-  __syncthreads();
-  for (int d = threadIdx.x; d < hd; d += blockDim.x) {
-    double o = 0;
-    for (int t = begin; t <= position; t++) {
-      const int64_t page = int64_t{table[t / PAGE]} * h.n_kv_heads + kv_head;
-      o += exp(double{scores[t - begin] - top}) * cached<T>(a.kv, false, h, page, t % PAGE, d);
-    }
-    if (h.has_gates) o /= 1 + exp(-double{static_cast<float>(gates[d])});
-    out[(int64_t{row} * h.n_q_heads + head) * hd + d] = o / sum;
-  }
+  if (threadIdx.x < PAGE) scales[threadIdx.x] = scale * exp2f(1.5f * uniform(first + PAGE * hd + threadIdx.x, seed));
 }
 
 struct step {
@@ -232,26 +134,8 @@ struct step {
                              2.0f);
       fill<T><<<1024, 256>>>(static_cast<T *>(layers[i].v), layer_bytes / 2, seed + 10 * static_cast<unsigned>(i) + 2,
                              1.0f);
-      for (void *kv : {layers[i].k, layers[i].v})
-        poison_tails<T><<<batch.n_seqs, 256>>>(static_cast<T *>(kv), batch.block_tables, batch.block_table_stride,
-                                               batch.kv_tokens, s.heads.n_kv_heads, s.heads.head_dim);
     }
     CUDA_OK(cudaDeviceSynchronize());
-  }
-
-  /* f32 [2, n_kv_heads, head_dim]: scales near the given one, offsets of a few codes. */
-  float *make_channels(unsigned seed, float scale)
-  {
-    const int n = s.heads.n_kv_heads * s.heads.head_dim;
-    std::mt19937 rng(seed);
-    std::vector<float> v(2 * static_cast<size_t>(n));
-    for (int i = 0; i < n; i++) {
-      v[i] = scale * (0.5f + static_cast<float>(rng() % 1000) / 1000.0f);
-      v[n + i] = s.format == YK_KV_INT8 ? static_cast<float>(rng() % 41) - 20.0f : 0.0f;
-    }
-    void *p = allocate(v.size() * 4);
-    CUDA_OK(cudaMemcpy(p, v.data(), v.size() * 4, cudaMemcpyHostToDevice));
-    return static_cast<float *>(p);
   }
 
   void fill_all_codes(unsigned seed)
@@ -261,16 +145,8 @@ struct step {
     for (size_t i = 0; i < layers.size(); i++) {
       yk_kv_layer &kv = layers[i];
       const unsigned of_layer = seed + 10 * static_cast<unsigned>(i);
-      fill_codes<<<n_pages, 256>>>(static_cast<char *>(kv.k), s.heads.head_dim, of_layer + 1,
-                                   s.has_channels ? 0.0f : 2.0f * scale);
-      fill_codes<<<n_pages, 256>>>(static_cast<char *>(kv.v), s.heads.head_dim, of_layer + 2,
-                                   s.has_channels ? 0.0f : scale);
-      for (void *cache : {kv.k, kv.v})
-        poison_code_tails<<<batch.n_seqs, 256>>>(static_cast<char *>(cache), batch.block_tables,
-                                                 batch.block_table_stride, batch.kv_tokens, s.heads.n_kv_heads,
-                                                 s.heads.head_dim);
-      if (s.has_channels)
-        kv.k_channels = make_channels(of_layer + 3, 2.0f * scale), kv.v_channels = make_channels(of_layer + 4, scale);
+      fill_codes<<<n_pages, 256>>>(static_cast<char *>(kv.k), s.heads.head_dim, of_layer + 1, 2.0f * scale);
+      fill_codes<<<n_pages, 256>>>(static_cast<char *>(kv.v), s.heads.head_dim, of_layer + 2, scale);
     }
     CUDA_OK(cudaDeviceSynchronize());
   }

@@ -1,10 +1,9 @@
-/* bench_attention.cu - paged attention: flash decoding and prefill, checked against a float64 reference, then timed.
+/* bench_attention.cu - the time of paged attention: flash decoding and prefill. tests/op/test_op_cuda_attention.c checks
+ * both.
  *
- * Check: fresh random data, KV blocks shuffled, NaN in every slot of the cache that no token occupies and in the whole
- * output beforehand. The error is |y - reference| / |reference| over the whole output. Time: a graph whose nodes rotate
- * over enough copies of the cache that each finds the L2 cache cold. A node's time is a replay divided by the number of
- * nodes: median and range of the repeats. */
-#include "bench/attention_check.cuh"
+ * A graph whose nodes rotate over enough copies of the cache that each finds the L2 cache cold. A node's time is a
+ * replay divided by the number of nodes: median and range of the repeats. */
+#include "bench/attention_step.cuh"
 #include "bench/kernel_bench.cuh"
 #include "kernels/cuda/common/limits.h"
 #include "yoke/process.h"
@@ -193,11 +192,9 @@ void time_all(const machine &m, const std::string &filter, FILE *json)
 
 struct options {
   report_options report;
-  run_options run;
   const char *filter = "";
   bool no_wgmma = false;
   int kv_format = YK_KV_ACT;
-  int32_t shared_kib = 1024; /* no GPU has as much shared memory */
 };
 
 /* Names in the order of yk_kv_format. */
@@ -219,21 +216,11 @@ options parse(int argc, char **argv)
                                      .kind = YK_OPTION_CHOICE,
                                      .value = &o.kv_format,
                                      .help = "the cache's format; act is the type of the queries",
-                                     .choices = format_names},
-                                    {.name = "shared-memory",
-                                     .kind = YK_OPTION_INT,
-                                     .value = &o.shared_kib,
-                                     .metavar = "KIB",
-                                     .help = "limit a thread block's shared memory, as on other GPUs",
-                                     .fallback = "",
-                                     .min = 1,
-                                     .max = 1024}};
-  add_options(options, o.run);
+                                     .choices = format_names}};
   add_options(options, o.report);
   parse_options("bench_attention",
-                "Paged attention on the first CUDA device: flash decoding and prefill, checked against float64 and "
-                "timed. The roofline is the larger of bytes / 4.35 TB/s and flops / 640 TFLOP/s; \"of roofline\" "
-                "is its quotient by the time. Exit status 1 if a check fails.",
+                "Times paged attention on the first CUDA device: flash decoding and prefill. The roofline is the "
+                "larger of bytes / 4.35 TB/s and flops / 640 TFLOP/s; \"of roofline\" is its quotient by the time.",
                 "  bench_attention --filter decode --json attention.json\n", options, argc, argv);
   return o;
 }
@@ -249,19 +236,7 @@ machine open_machine(const options &o, const cudaDeviceProp &prop)
   check(yk_cuda_attention_init(&m.attn, m.workspace, &err), err);
   m.format = static_cast<yk_kv_format>(o.kv_format);
   if (o.no_wgmma) m.attn.encode_tensor_map = nullptr;
-  m.attn.smem_bytes = std::min(m.attn.smem_bytes, o.shared_kib * 1024);
   return m;
-}
-
-bool check_all(const machine &m, bool verbose)
-{
-  bool good = check_decode(m, verbose);
-  good &= check_replay(m, plain_heads(32, 8, 128), verbose);
-  good &= check_replay(m, plain_heads(16, 4, 256), verbose);
-  good &= check_replay(m, plain_heads(16, 2, 512), verbose);
-  good &= check_prefill(m, verbose);
-  printf("checks against the float64 reference: %s\n", good ? "all good" : "WRONG");
-  return good;
 }
 
 /* json: file for the figures in addition to standard output; NULL for none. */
@@ -288,13 +263,12 @@ int main(int argc, char **argv)
 {
   yk_process_init();
   const options o = parse(argc, argv);
-  FILE *json = o.run.check_only ? nullptr : open_figures(o.report);
+  FILE *json = open_figures(o.report);
   cudaDeviceProp prop;
   CUDA_OK(cudaGetDeviceProperties(&prop, 0));
   const machine m = open_machine(o, prop);
   setvbuf(stdout, nullptr, _IOLBF, 0);
-  if (!o.run.time_only && !check_all(m, o.run.verbose)) return YK_EXIT_FAILURE;
-  if (!o.run.check_only) time_and_report(m, o, prop, json);
+  time_and_report(m, o, prop, json);
   close_figures(o.report, json);
   return 0;
 }

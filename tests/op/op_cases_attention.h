@@ -8,28 +8,32 @@
 #include "each_case.h"
 #include "op/op_reference.h"
 
-enum { SCENE_MAX_SEQS = 6, SCENE_MAX_ROWS = 640, SCENE_MAX_TOKENS = 160 };
+enum { SCENE_MAX_SEQS = 11, SCENE_MIN_TOKENS = 160, RANDOM_SCENE_SEQS = 6 };
+
+typedef struct scene_seq {
+  int32_t cached, rows;
+} scene_seq;
 
 typedef struct scene_shape {
   yk_head_layout heads;
   int n_seqs;
-  struct {
-    int32_t cached, rows;
-  } seqs[SCENE_MAX_SEQS];
+  scene_seq seqs[SCENE_MAX_SEQS];
   int32_t window;
   int qk_norm; /* 0: none, 1: before the rotation, 2: after it, 3: before it, and of values */
   bool has_sinks;
   bool is_chunk; /* the window is a chunk */
   bool is_unrotated;
   yk_score_growth growth;
+  int32_t shortest, longest; /* not 0: n_seqs sequences of so many tokens in place of seqs ... */
+  bool are_prompts;          /* ... with as many rows, not one */
 } scene_shape;
 
 typedef struct scene {
   const scene_shape *shape;
-  int32_t max_tokens; /* positions of the rotary table, tokens of a block table: SCENE_MAX_TOKENS or more */
+  int32_t max_tokens; /* positions of the rotary table, tokens of a block table */
   int32_t n_tokens, stride, n_blocks;
-  int32_t ids[SCENE_MAX_ROWS], positions[SCENE_MAX_ROWS], slots[SCENE_MAX_ROWS], seq_of_row[SCENE_MAX_ROWS];
-  int32_t row_starts[SCENE_MAX_SEQS + 1], kv_tokens[SCENE_MAX_SEQS], *tables;
+  int32_t *ids, *positions, *slots, *seq_of_row;      /* [n_tokens] */
+  int32_t *row_starts, *kv_tokens, *tables, *numbers; /* [n_seqs + 1], [n_seqs], [n_seqs, stride]; memory of all */
   yk_batch batch;
   op_array qkv, k_cache, v_cache, q_norm_w, k_norm_w, rope;
   yk_kv_layer kv; /* arguments of the device: the two caches, unless a case replaces them */
@@ -51,17 +55,40 @@ static inline int64_t slot_of(const scene *s, int32_t seq, int32_t position)
          position % YK_KV_BLOCK_TOKENS;
 }
 
+static inline scene_seq scene_seq_of(const scene_shape *shape, int seq)
+{
+  op_random random = {.seed = 300, .n_drawn = (uint32_t)seq};
+  if (shape->longest == 0) return shape->seqs[seq];
+  const int32_t n_tokens = (int32_t)op_between(&random, shape->shortest, shape->longest);
+  return shape->are_prompts ? (scene_seq){0, n_tokens} : (scene_seq){n_tokens - 1, 1};
+}
+
+/* The longest sequence and the number of rows, and memory for the arrays of both. */
+static inline void measure_scene(scene *s)
+{
+  const int n_seqs = s->shape->n_seqs;
+  int32_t n_rows = 0;
+  s->max_tokens = s->shape->longest ? 0 : SCENE_MIN_TOKENS;
+  for (int i = 0; i < n_seqs; i++) {
+    const scene_seq seq = scene_seq_of(s->shape, i);
+    n_rows += seq.rows;
+    if (seq.cached + seq.rows > s->max_tokens) s->max_tokens = seq.cached + seq.rows;
+  }
+  s->stride = s->max_tokens / YK_KV_BLOCK_TOKENS + 1;
+  s->n_blocks = n_seqs * s->stride + 3;
+  s->numbers = calloc((size_t)(4 * n_rows + (2 + s->stride) * n_seqs + 1), sizeof *s->numbers);
+  assert_non_null(s->numbers);
+  int32_t *next = s->numbers, **const of_rows[] = {&s->ids, &s->positions, &s->slots, &s->seq_of_row};
+  for (int i = 0; i < 4; i++, next += n_rows) *of_rows[i] = next;
+  s->row_starts = next, next += n_seqs + 1;
+  s->kv_tokens = next, next += n_seqs;
+  s->tables = next;
+}
+
 static inline void lay_out_rows(scene *s, op_random *random)
 {
   const scene_shape *shape = s->shape;
-  s->max_tokens = SCENE_MAX_TOKENS;
-  for (int i = 0; i < shape->n_seqs; i++) {
-    int32_t n_tokens = shape->seqs[i].cached + shape->seqs[i].rows;
-    s->max_tokens = n_tokens > s->max_tokens ? n_tokens : s->max_tokens;
-  }
-  s->stride = s->max_tokens / YK_KV_BLOCK_TOKENS + 1;
-  s->n_blocks = shape->n_seqs * s->stride + 3;
-  s->tables = calloc((size_t)(shape->n_seqs * s->stride), sizeof *s->tables);
+  measure_scene(s);
   int32_t *blocks = calloc((size_t)s->n_blocks, sizeof *blocks);
   for (int32_t i = 0; i < s->n_blocks; i++) blocks[i] = i;
   for (int32_t i = s->n_blocks - 1; i > 0; i--) {
@@ -71,12 +98,13 @@ static inline void lay_out_rows(scene *s, op_random *random)
   for (int32_t i = 0; i < shape->n_seqs * s->stride; i++) s->tables[i] = blocks[i];
   free(blocks);
   for (int32_t seq = 0; seq < shape->n_seqs; seq++) {
+    const scene_seq of = scene_seq_of(shape, seq);
     s->row_starts[seq] = s->n_tokens;
-    s->kv_tokens[seq] = shape->seqs[seq].cached + shape->seqs[seq].rows;
-    for (int32_t i = 0; i < shape->seqs[seq].rows; i++, s->n_tokens++) {
-      s->positions[s->n_tokens] = shape->seqs[seq].cached + i;
+    s->kv_tokens[seq] = of.cached + of.rows;
+    for (int32_t i = 0; i < of.rows; i++, s->n_tokens++) {
+      s->positions[s->n_tokens] = of.cached + i;
       s->seq_of_row[s->n_tokens] = seq;
-      s->slots[s->n_tokens] = (int32_t)slot_of(s, seq, shape->seqs[seq].cached + i);
+      s->slots[s->n_tokens] = (int32_t)slot_of(s, seq, of.cached + i);
     }
   }
   s->row_starts[shape->n_seqs] = s->n_tokens;
@@ -86,7 +114,8 @@ static inline void send_batch(yk_device *dev, scene *s)
 {
   int32_t longest_run = 0, longest_kv = 0;
   for (int32_t seq = 0; seq < s->shape->n_seqs; seq++) {
-    longest_run = s->shape->seqs[seq].rows > longest_run ? s->shape->seqs[seq].rows : longest_run;
+    const int32_t n_rows = s->row_starts[seq + 1] - s->row_starts[seq];
+    longest_run = n_rows > longest_run ? n_rows : longest_run;
     longest_kv = s->kv_tokens[seq] > longest_kv ? s->kv_tokens[seq] : longest_kv;
   }
   size_t rows = (size_t)s->n_tokens, seqs = (size_t)s->shape->n_seqs;
@@ -112,7 +141,7 @@ static inline scene scene_new(yk_device *dev, const scene_shape *shape, uint32_t
   send_batch(dev, &s);
   int32_t head_dim = shape->heads.head_dim, half = head_dim / 2;
   size_t row = (size_t)yk_head_layout_width(&shape->heads);
-  size_t cache = (size_t)(s.n_blocks * shape->heads.n_kv_heads * YK_KV_BLOCK_TOKENS * head_dim);
+  size_t cache = (size_t)s.n_blocks * (size_t)(shape->heads.n_kv_heads * YK_KV_BLOCK_TOKENS * head_dim);
   s.qkv = op_array_random(dev, dev->dtype, (size_t)s.n_tokens * row, 1.5, &random);
   s.k_cache = op_array_random(dev, dev->dtype, cache, 1.0, &random);
   s.v_cache = op_array_random(dev, dev->dtype, cache, 1.0, &random);
@@ -148,7 +177,7 @@ static inline void scene_free(yk_device *dev, scene *s)
   op_array_free(dev, &s->sinks);
   op_array_free(dev, &s->ones);
   free(s->inv_freq);
-  free(s->tables);
+  free(s->numbers);
 }
 
 static inline void run_rope(yk_device *dev, scene *s)
@@ -166,11 +195,9 @@ static inline void run_rope(yk_device *dev, scene *s)
   op_ok(dev->ops->qk_rope_kv(dev, &args, &err));
 }
 
-static inline op_array run_attention(yk_device *dev, scene *s)
+static inline void launch_attention(yk_device *dev, const scene *s, const op_array *y)
 {
-  op_array y =
-      op_array_new(dev, dev->dtype, (size_t)(s->n_tokens * s->shape->heads.n_q_heads * s->shape->heads.head_dim));
-  yk_attention_args args = {.y = y.dev,
+  yk_attention_args args = {.y = y->dev,
                             .qkv = s->qkv.dev,
                             .heads = s->shape->heads,
                             .kv = s->kv,
@@ -181,6 +208,13 @@ static inline op_array run_attention(yk_device *dev, scene *s)
                             .sinks = s->shape->has_sinks ? s->sinks.dev : NULL,
                             .batch = &s->batch};
   op_ok(dev->ops->attention(dev, &args, &err));
+}
+
+static inline op_array run_attention(yk_device *dev, const scene *s)
+{
+  op_array y =
+      op_array_new(dev, dev->dtype, (size_t)(s->n_tokens * s->shape->heads.n_q_heads * s->shape->heads.head_dim));
+  launch_attention(dev, s, &y);
   op_array_fetch(dev, &y);
   return y;
 }
@@ -244,15 +278,15 @@ static inline double rope_error(const op_target *target, yk_dtype dtype, const s
   return error;
 }
 
-/* A sequence's cached rows of one head as a flat array [n_tokens, head_dim]. */
+/* A sequence's cached rows of one head as a flat array [n_tokens, head_dim]. Thread: any. */
 static inline double *flatten(const scene *s, const op_array *cache, int32_t seq, int64_t kv_head, op_fault fault)
 {
   int32_t head_dim = s->shape->heads.head_dim, n_tokens = s->kv_tokens[seq];
-  double *flat = calloc((size_t)(n_tokens * head_dim), sizeof *flat);
-  assert_non_null(flat);
+  double *flat = calloc((size_t)n_tokens * (size_t)head_dim + 1, sizeof *flat);
+  if (!flat) abort();
   for (int32_t t = 0; t < n_tokens; t++) {
     int64_t slot = fault == OP_BLOCKS_IN_ORDER ? seq * s->stride * YK_KV_BLOCK_TOKENS + t : slot_of(s, seq, t);
-    memcpy(flat + t * head_dim, cache->values + cache_index(&s->shape->heads, slot, kv_head),
+    memcpy(flat + (int64_t)t * head_dim, cache->values + cache_index(&s->shape->heads, slot, kv_head),
            (size_t)head_dim * sizeof *flat);
   }
   return flat;
@@ -300,43 +334,63 @@ static inline double share_of_tokens(const scene *s, int32_t row, int32_t h, con
   const int32_t last = s->positions[row], window = window_of(s, row), first = window > 0 ? last - window + 1 : 0;
   double others = 0;
   for (int32_t t = first < 0 ? 0 : first; t <= last; t++) {
-    double score = 0;
-    for (int32_t i = 0; i < heads->head_dim; i++) score += query[i] * keys[t * heads->head_dim + i];
+    const double score = op_dot(query, keys + (int64_t)t * heads->head_dim, heads->head_dim);
     others += exp(score * scale_of(s, row) - s->sinks.values[h]);
   }
   return others / (1 + others);
+}
+
+/* The reference of a scene: an item is a query head of a sequence. */
+typedef struct scene_reference {
+  const scene *s;
+  op_fault fault;
+  double *expected; /* [n_tokens, n_q_heads, head_dim] */
+} scene_reference;
+
+static inline void expect_row(const scene_reference *reference, int32_t row, int32_t h, const double *keys,
+                              const double *values)
+{
+  const scene *s = reference->s;
+  const yk_head_layout *heads = &s->shape->heads;
+  const int32_t head_dim = heads->head_dim;
+  const double *in = s->qkv.values + row * yk_head_layout_width(heads);
+  double *out = reference->expected + ((int64_t)row * heads->n_q_heads + h) * head_dim;
+  op_ref_attention(out, in + h * head_dim, keys, values, s->positions[row], s->kv_tokens[s->seq_of_row[row]],
+                   window_of(s, row), head_dim, scale_of(s, row), reference->fault);
+  const double share = s->shape->has_sinks ? share_of_tokens(s, row, h, keys) : 1.0;
+  const double *gates = in + (heads->n_q_heads + 2 * heads->n_kv_heads + h) * head_dim;
+  for (int32_t i = 0; i < head_dim; i++) out[i] *= heads->has_gates ? share / (1 + exp(-gates[i])) : share;
+}
+
+static inline void expect_heads(void *context, int thread, int64_t begin, int64_t end)
+{
+  const scene_reference *reference = context;
+  const scene *s = reference->s;
+  const yk_head_layout *heads = &s->shape->heads;
+  (void)thread;
+  for (int64_t item = begin; item < end; item++) {
+    const int32_t seq = (int32_t)(item / heads->n_q_heads), h = (int32_t)(item % heads->n_q_heads);
+    int64_t kv_head = (heads->q_head_first + h) / heads->q_per_kv - heads->kv_head_first;
+    if (reference->fault == OP_WRONG_KV_HEAD) kv_head = (kv_head + 1) % heads->n_kv_heads;
+    double *keys = flatten(s, &s->k_cache, seq, kv_head, reference->fault);
+    double *values = flatten(s, &s->v_cache, seq, kv_head, reference->fault);
+    for (int32_t row = s->row_starts[seq]; row < s->row_starts[seq + 1]; row++)
+      expect_row(reference, row, h, keys, values);
+    free(keys);
+    free(values);
+  }
 }
 
 /* Attention of a scene, from the values of the two caches, [n_tokens, n_q_heads, head_dim]. Free with free. */
 static inline double *expected_attention(const scene *s, op_fault fault)
 {
   const yk_head_layout *heads = &s->shape->heads;
-  int32_t head_dim = heads->head_dim;
-  int64_t row_size = yk_head_layout_width(heads);
-  double *expected = calloc((size_t)(s->n_tokens * heads->n_q_heads * head_dim) + 1, sizeof *expected);
-  for (int32_t seq = 0; seq < s->shape->n_seqs; seq++)
-    for (int32_t h = 0; h < heads->n_q_heads; h++) {
-      int64_t kv_head = (heads->q_head_first + h) / heads->q_per_kv - heads->kv_head_first;
-      if (fault == OP_WRONG_KV_HEAD) kv_head = (kv_head + 1) % heads->n_kv_heads;
-      double *keys = flatten(s, &s->k_cache, seq, kv_head, fault);
-      double *values = flatten(s, &s->v_cache, seq, kv_head, fault);
-      for (int32_t row = s->row_starts[seq]; row < s->row_starts[seq + 1]; row++)
-        op_ref_attention(expected + (row * heads->n_q_heads + h) * head_dim,
-                         s->qkv.values + row * row_size + h * head_dim, keys, values, s->positions[row],
-                         s->kv_tokens[seq], window_of(s, row), head_dim, scale_of(s, row), fault);
-      for (int32_t row = s->row_starts[seq]; s->shape->has_sinks && row < s->row_starts[seq + 1]; row++) {
-        const double share = share_of_tokens(s, row, h, keys);
-        for (int32_t i = 0; i < head_dim; i++) expected[(row * heads->n_q_heads + h) * head_dim + i] *= share;
-      }
-      for (int32_t row = s->row_starts[seq]; heads->has_gates && row < s->row_starts[seq + 1]; row++) {
-        int64_t gates = row * row_size + (heads->n_q_heads + 2 * heads->n_kv_heads + h) * (int64_t)head_dim;
-        for (int32_t i = 0; i < head_dim; i++)
-          expected[(row * heads->n_q_heads + h) * head_dim + i] /= 1 + exp(-s->qkv.values[gates + i]);
-      }
-      free(keys);
-      free(values);
-    }
-  return expected;
+  const size_t row_size = (size_t)(heads->n_q_heads * heads->head_dim);
+  scene_reference reference = {s, fault, calloc((size_t)s->n_tokens * row_size + 1, sizeof(double))};
+  assert_non_null(reference.expected);
+  const double work = (double)s->n_tokens * s->max_tokens * (double)row_size;
+  op_for_each((int64_t)s->shape->n_seqs * heads->n_q_heads, work, expect_heads, &reference);
+  return reference.expected;
 }
 
 /* Error of a run against the values of the two caches. */
@@ -429,7 +483,7 @@ static inline void check_attention_random(const op_target *target, int n_cases)
   static const int32_t head_dims[] = {16, 20, 32, 64, 80, 128};
   for (int i = 0; i < n_cases; i++) {
     op_random random = {.seed = 9000 + (uint32_t)i};
-    scene_shape shape = {.n_seqs = (int)op_between(&random, 1, SCENE_MAX_SEQS), .qk_norm = i % 2};
+    scene_shape shape = {.n_seqs = (int)op_between(&random, 1, RANDOM_SCENE_SEQS), .qk_norm = i % 2};
     yk_head_layout *heads = &shape.heads;
     heads->head_dim = head_dims[op_between(&random, 0, 5)];
     heads->q_per_kv = (int32_t)op_between(&random, 1, 5);

@@ -20,6 +20,7 @@
 
 #include "base/rng.h"
 #include "kernels/device.h"
+#include "op/op_threads.h"
 #include "sanitized.h"
 
 /* A kind of device. variant is specific to the target (an instruction set, for instance). */
@@ -78,6 +79,28 @@ static inline double op_normal(op_random *random)
   return sqrt(-2.0 * log(1.0 - a)) * cos(6.283185307179586 * b);
 }
 
+/* values [n] of op_normal times sigma, from the same numbers as n calls. */
+typedef struct op_normals {
+  op_random random;
+  double sigma, *values;
+} op_normals;
+
+static inline void op_normals_task(void *context, int thread, int64_t begin, int64_t end)
+{
+  const op_normals *normals = context;
+  (void)thread;
+  op_random random = normals->random;
+  random.n_drawn += (uint32_t)(2 * begin);
+  for (int64_t i = begin; i < end; i++) normals->values[i] = normals->sigma * op_normal(&random);
+}
+
+static inline void op_normals_draw(op_random *random, double sigma, double *values, size_t n)
+{
+  op_normals normals = {*random, sigma, values};
+  op_for_each((int64_t)n, (double)n, op_normals_task, &normals);
+  random->n_drawn += (uint32_t)(2 * n);
+}
+
 static inline int64_t op_between(op_random *random, int64_t low, int64_t high) /* both included */
 {
   return low + (int64_t)(op_uniform(random) * (double)(high - low + 1));
@@ -104,20 +127,27 @@ static inline op_array op_array_new(yk_device *dev, yk_dtype dtype, size_t n)
   return array;
 }
 
+static inline void op_array_round(void *context, int thread, int64_t begin, int64_t end)
+{
+  const op_array *array = context;
+  (void)thread;
+  for (int64_t i = begin; i < end; i++) {
+    yk_dtype_store(array->dtype, array->bytes, (size_t)i, (float)array->values[i]);
+    array->values[i] = (double)yk_dtype_load(array->dtype, array->bytes, (size_t)i);
+  }
+}
+
 /* Values rounded to the dtype and sent to the device. */
 static inline void op_array_send(yk_device *dev, op_array *array)
 {
-  for (size_t i = 0; i < array->n; i++) {
-    yk_dtype_store(array->dtype, array->bytes, i, (float)array->values[i]);
-    array->values[i] = (double)yk_dtype_load(array->dtype, array->bytes, i);
-  }
+  op_for_each((int64_t)array->n, (double)array->n, op_array_round, array);
   op_ok(dev->ops->upload(dev, array->dev, array->bytes, array->n * yk_dtype_bytes(array->dtype), &err));
 }
 
 static inline op_array op_array_random(yk_device *dev, yk_dtype dtype, size_t n, double sigma, op_random *random)
 {
   op_array array = op_array_new(dev, dtype, n);
-  for (size_t i = 0; i < n; i++) array.values[i] = sigma * op_normal(random);
+  op_normals_draw(random, sigma, array.values, n);
   op_array_send(dev, &array);
   return array;
 }

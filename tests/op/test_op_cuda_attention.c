@@ -1,22 +1,23 @@
-/* test_op_cuda_attention.c - rotary embedding, cache and attention on a GPU. */
+/* test_op_cuda_attention.c - rotary embedding, cache and attention on a GPU, or on one with less of something
+ * (op_cuda_paths.h), which the first argument names. */
 #include "each_case.h"
-#include "kernels/cuda/device/state.h"
+#include "op/op_cases_attention_large.h"
 #include "op/op_cases_attention_options.h"
 #include "op/op_cases_kv.h"
-#include "op/op_cuda_target.h"
+#include "op/op_cuda_paths.h"
 
 static double tolerance_of(yk_dtype dtype)
 {
   return attention_tolerance(&cuda_target, dtype);
 }
 
-static void check_scene(yk_dtype dtype, const scene_shape *shape, uint32_t seed)
+static void check_scene(const op_target *target, yk_dtype dtype, const scene_shape *shape, uint32_t seed)
 {
-  double rope = rope_error(&cuda_target, dtype, shape, seed, OP_RIGHT);
-  double attention = attention_error(&cuda_target, dtype, shape, seed, OP_RIGHT);
+  double rope = rope_error(target, dtype, shape, seed, OP_RIGHT);
+  double attention = attention_error(target, dtype, shape, seed, OP_RIGHT);
   if (!(rope <= rope_tolerance(dtype, shape->qk_norm)) || !(attention <= tolerance_of(dtype)))
-    fail_msg("%s scene of seed %u, head_dim %d: errors of qk_rope_kv %.3g, attention %.3g", yk_dtype_name(dtype), seed,
-             shape->heads.head_dim, rope, attention);
+    fail_msg("%s %s scene of seed %u, head_dim %d: errors of qk_rope_kv %.3g, attention %.3g", target->name,
+             yk_dtype_name(dtype), seed, shape->heads.head_dim, rope, attention);
 }
 
 /* More query heads per KV head than fit a tile of eight, gates, and heads of 512. */
@@ -43,20 +44,6 @@ static const scene_shape long_scenes[] = {
 };
 enum { N_LONG = sizeof long_scenes / sizeof *long_scenes };
 
-/* Like a GPU without wgmma: prefill by mma.sync. */
-static yk_status create_without_wgmma(const void *variant, yk_dtype dtype, int n_threads,
-                                      const yk_device_limits *limits, yk_device **out, yk_err *err)
-{
-  YK_TRY(cuda_target_create(variant, dtype, n_threads, limits, out, err));
-  yk_cuda_device_of(*out)->attention.encode_tensor_map = NULL;
-  return YK_OK;
-}
-
-static const op_target old_target = {
-    .name = "cuda without wgmma", .create = create_without_wgmma, .lacks_f32 = true, .rounds_probabilities = true};
-static const op_target *const targets[] = {&cuda_target, &old_target};
-enum { N_TARGETS = sizeof targets / sizeof *targets };
-
 /* Scenes with several key tiles and work tiles. options: sinks, growth, and chunks, of which short ones in every other
  * scene, else with the scene's window. */
 static void check_larger_scenes(const op_target *target, const scene_shape *options, const char *name)
@@ -74,52 +61,40 @@ static void check_larger_scenes(const op_target *target, const scene_shape *opti
 
 static void test_sinks(void **state)
 {
-  (void)state;
-  for (size_t i = 0; each_case(i, i < N_TARGETS); i++) {
-    check_attention_sinks(targets[i]);
-    check_larger_scenes(targets[i], &(scene_shape){.has_sinks = true}, "sinks");
-  }
+  check_attention_sinks(*state);
+  check_larger_scenes(*state, &(scene_shape){.has_sinks = true}, "sinks");
 }
 
 static void test_chunks(void **state)
 {
-  (void)state;
-  for (size_t i = 0; each_case(i, i < N_TARGETS); i++) {
-    check_attention_chunks(targets[i]);
-    check_larger_scenes(targets[i], &(scene_shape){.is_chunk = true, .window = 45}, "chunks");
-  }
+  check_attention_chunks(*state);
+  check_larger_scenes(*state, &(scene_shape){.is_chunk = true, .window = 45}, "chunks");
 }
 
 static void test_score_growth(void **state)
 {
-  (void)state;
   const scene_shape growing = {.growth = {.beta = 0.3f, .period = 30, .shift = 1}};
-  for (size_t i = 0; each_case(i, i < N_TARGETS); i++) {
-    check_score_growth(targets[i]);
-    check_larger_scenes(targets[i], &growing, "growing scores");
-  }
+  check_score_growth(*state);
+  check_larger_scenes(*state, &growing, "growing scores");
 }
 
 static void test_rotations(void **state)
 {
-  (void)state;
-  check_rotations(&cuda_target);
+  check_rotations(*state);
 }
 
 static void test_kv_columns(void **state)
 {
-  (void)state;
-  check_kv_columns(&cuda_target);
+  check_kv_columns(*state);
 }
 
 static void test_table(void **state)
 {
-  (void)state;
   for (int d = 0; d < N_GPU_DTYPES; d++) {
-    for (int i = 0; i < N_SCENES; i++) check_scene(gpu_dtypes[d], &scene_shapes[i], 40 + (uint32_t)i);
-    for (uint32_t i = 0; i < N_CROWDED; i++) check_scene(gpu_dtypes[d], &crowded_scenes[i], 60 + i);
-    for (uint32_t i = 0; i < N_LONG; i++) check_scene(gpu_dtypes[d], &long_scenes[i], 64 + i);
-    check_scene(gpu_dtypes[d], &gated_scene, 90);
+    for (int i = 0; i < N_SCENES; i++) check_scene(*state, gpu_dtypes[d], &scene_shapes[i], 40 + (uint32_t)i);
+    for (uint32_t i = 0; i < N_CROWDED; i++) check_scene(*state, gpu_dtypes[d], &crowded_scenes[i], 60 + i);
+    for (uint32_t i = 0; i < N_LONG; i++) check_scene(*state, gpu_dtypes[d], &long_scenes[i], 64 + i);
+    check_scene(*state, gpu_dtypes[d], &gated_scene, 90);
   }
 }
 
@@ -148,11 +123,10 @@ static scene rotated_scene(yk_device *dev, const scene_shape *shape, int32_t n_r
 /* The same bits, whichever kernel processes them. */
 static void test_many_rows_rotate_as_few(void **state)
 {
-  (void)state;
   for (int d = 0; d < N_GPU_DTYPES; d++) {
-    yk_device *dev = op_device_new(&cuda_target, gpu_dtypes[d], 1, 16);
+    yk_device *dev = op_device_new(*state, gpu_dtypes[d], 1, 16);
     for (size_t i = 0; each_case(i, i < N_LONG); i++) {
-      scene many = rotated_scene(dev, &long_scenes[i], SCENE_MAX_ROWS), few = rotated_scene(dev, &long_scenes[i], 150);
+      scene many = rotated_scene(dev, &long_scenes[i], 640), few = rotated_scene(dev, &long_scenes[i], 150);
       assert_true(many.n_tokens > 300);
       assert_memory_equal(many.qkv.bytes, few.qkv.bytes, many.qkv.n * yk_dtype_bytes(dev->dtype));
       assert_memory_equal(many.k_cache.bytes, few.k_cache.bytes, many.k_cache.n * yk_dtype_bytes(dev->dtype));
@@ -167,7 +141,7 @@ static void random_scene(op_random *random, scene_shape *shape)
 {
   static const int32_t head_dims[] = {16, 20, 32, 64, 80, 96, 128, 256, 512, 320};
   yk_head_layout *heads = &shape->heads;
-  *shape = (scene_shape){.n_seqs = (int)op_between(random, 1, SCENE_MAX_SEQS), .qk_norm = op_uniform(random) < 0.5};
+  *shape = (scene_shape){.n_seqs = (int)op_between(random, 1, RANDOM_SCENE_SEQS), .qk_norm = op_uniform(random) < 0.5};
   heads->head_dim = head_dims[op_between(random, 0, 9)];
   heads->q_per_kv = (int32_t)op_between(random, 1, 8);
   heads->q_head_first = (int32_t)op_between(random, 0, 7);
@@ -189,19 +163,17 @@ static void random_scene(op_random *random, scene_shape *shape)
 
 static void test_random_scenes(void **state)
 {
-  (void)state;
   for (uint32_t i = 0; i < 60; i++) {
     op_random random = {.seed = 9000 + i};
     scene_shape shape;
     random_scene(&random, &shape);
-    check_scene(gpu_dtypes[i % 2], &shape, 70 + i);
+    check_scene(*state, gpu_dtypes[i % 2], &shape, 70 + i);
   }
 }
 
 /* Each head size with separate kernels, in both types, with and without a prompt. */
 static void test_few_scenes(void **state)
 {
-  (void)state;
   static const int32_t head_dims[] = {64, 80, 96, 128, 256, 512, 20};
   for (uint32_t i = 0; i < 28; i++) {
     op_random random = {.seed = 9000 + i};
@@ -209,9 +181,9 @@ static void test_few_scenes(void **state)
     random_scene(&random, &shape);
     shape.heads.head_dim = head_dims[i % 7];
     for (int q = 0; i >= 14 && q < shape.n_seqs; q++) shape.seqs[q].rows = 1;
-    check_scene(gpu_dtypes[i / 7 % 2], &shape, 70 + i);
+    check_scene(*state, gpu_dtypes[i / 7 % 2], &shape, 70 + i);
   }
-  for (uint32_t i = 0; i < N_CROWDED; i++) check_scene(gpu_dtypes[i % 2], &crowded_scenes[i], 60 + i);
+  for (uint32_t i = 0; i < N_CROWDED; i++) check_scene(*state, gpu_dtypes[i % 2], &crowded_scenes[i], 60 + i);
 }
 
 /* Decode rounds the query times K's static scales to float16: scores of at most about 8 in size here move by a unit.
@@ -223,40 +195,47 @@ static double code_tolerance(yk_dtype dtype)
 
 static void test_codes(void **state)
 {
-  (void)state;
   for (int i = 0; i < N_SCENES; i++)
-    check_code_cases(&cuda_target, gpu_dtypes[i % 2], &scene_shapes[i], 40 + (uint32_t)i,
+    check_code_cases(*state, gpu_dtypes[i % 2], &scene_shapes[i], 40 + (uint32_t)i,
                      code_tolerance(gpu_dtypes[i % 2]));
   for (uint32_t i = 0; i < 20; i++) {
     op_random random = {.seed = 9000 + i};
     scene_shape shape;
     random_scene(&random, &shape);
-    check_code_cases(&cuda_target, gpu_dtypes[i % 2], &shape, 70 + i, code_tolerance(gpu_dtypes[i % 2]));
+    check_code_cases(*state, gpu_dtypes[i % 2], &shape, 70 + i, code_tolerance(gpu_dtypes[i % 2]));
   }
   for (uint32_t i = 0; i < N_CROWDED; i++)
-    check_code_cases(&cuda_target, gpu_dtypes[i % 2], &crowded_scenes[i], 60 + i, code_tolerance(gpu_dtypes[i % 2]));
+    check_code_cases(*state, gpu_dtypes[i % 2], &crowded_scenes[i], 60 + i, code_tolerance(gpu_dtypes[i % 2]));
+}
+
+/* Sequences of several parts. */
+static void test_long_codes(void **state)
+{
+  static const int32_t head_dims[] = {64, 128, 256};
+  for (int i = 0; each_case(i, i < 3); i++) {
+    const scene_shape shape = {
+        .heads = grouped_heads(8, 2, head_dims[i]), .n_seqs = 9, .shortest = 1, .longest = 1500, .window = i == 2 ? 100 : 0};
+    check_code_cases(*state, gpu_dtypes[i % 2], &shape, 470 + (uint32_t)i, code_tolerance(gpu_dtypes[i % 2]));
+  }
 }
 
 static void test_few_codes(void **state)
 {
-  (void)state;
   for (int i = 1; i < 4; i++)
-    check_code_cases(&cuda_target, gpu_dtypes[i % 2], &scene_shapes[i], 40 + (uint32_t)i,
+    check_code_cases(*state, gpu_dtypes[i % 2], &scene_shapes[i], 40 + (uint32_t)i,
                      code_tolerance(gpu_dtypes[i % 2]));
 }
 
 static void test_unsound_tokens(void **state)
 {
-  (void)state;
   for (int d = 0; d < N_GPU_DTYPES; d++)
     for (yk_kv_format format = YK_KV_INT8; format <= YK_KV_FP8; format++)
       for (int is_static = 0; is_static < 2; is_static++)
-        check_unsound_token(&cuda_target, gpu_dtypes[d], format, is_static);
+        check_unsound_token(*state, gpu_dtypes[d], format, is_static);
 }
 
 static void test_planted_faults_are_seen(void **state)
 {
-  (void)state;
   static const struct {
     op_fault fault;
     int scene;
@@ -266,33 +245,75 @@ static void test_planted_faults_are_seen(void **state)
   for (int d = 0; d < N_GPU_DTYPES; d++) {
     yk_dtype dtype = gpu_dtypes[d];
     for (size_t i = 0; each_case(i, i < sizeof faults / sizeof *faults); i++)
-      assert_true(attention_error(&cuda_target, dtype, &scene_shapes[faults[i].scene], 4, faults[i].fault) >
+      assert_true(attention_error(*state, dtype, &scene_shapes[faults[i].scene], 4, faults[i].fault) >
                   5.0 * tolerance_of(dtype));
-    check_code_faults(&cuda_target, dtype, code_tolerance(dtype));
+    check_code_faults(*state, dtype, code_tolerance(dtype));
     for (size_t i = 0; i < 3; i++)
-      assert_true(rope_error(&cuda_target, dtype, &scene_shapes[3], 4, rope_faults[i]) >
+      assert_true(rope_error(*state, dtype, &scene_shapes[3], 4, rope_faults[i]) >
                   5.0 * rope_tolerance(dtype, true));
   }
 }
 
-int main(void)
+static const int32_t decode_dims[] = {64, 80, 96, 128, 16, 20, 36, 192, 256, 512};
+static const int32_t prefill_dims[] = {64, 80, 96, 128, 20, 256, 512};
+
+static void test_decode_heads(void **state)
 {
+  for (int i = 0; each_case(i, i < 10); i++) check_decode_heads(*state, decode_dims[i], i);
+}
+
+static void test_decode_sizes(void **state)
+{
+  check_decode_sizes(*state);
+}
+
+static void test_prefill_heads(void **state)
+{
+  for (int i = 0; each_case(i, i < 7); i++) check_prefill_heads(*state, prefill_dims[i], i);
+}
+
+static void test_prefill_sizes(void **state)
+{
+  check_prefill_sizes(*state);
+}
+
+static void test_replay(void **state)
+{
+  const yk_head_layout heads[] = {grouped_heads(32, 8, 128), grouped_heads(16, 4, 256), grouped_heads(16, 2, 512)};
+  for (int i = 0; each_case(i, i < 3); i++) check_attention_replay(*state, &heads[i]);
+}
+
+#define ON(test, target) cmocka_unit_test_prestate(test, (void *)(uintptr_t)(target))
+
+int main(int argc, char **argv)
+{
+  const op_target *target = cuda_target_of(argc, argv);
   int gate = gpu_gate(1);
-  if (gate != GPU_GO) return gate;
+  if (!target || gate != GPU_GO) return target ? gate : GPU_FAIL;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_table),
-      cmocka_unit_test(test_sinks),
-      cmocka_unit_test(test_chunks),
-      cmocka_unit_test(test_score_growth),
-      cmocka_unit_test(test_rotations),
-      cmocka_unit_test(test_kv_columns),
-      cmocka_unit_test(test_many_rows_rotate_as_few),
-      cmocka_unit_test(test_random_scenes),
-      cmocka_unit_test(test_codes),
-      cmocka_unit_test(test_unsound_tokens),
-      cmocka_unit_test(test_planted_faults_are_seen),
+      ON(test_table, target),
+      ON(test_sinks, target),
+      ON(test_chunks, target),
+      ON(test_score_growth, target),
+      ON(test_decode_heads, target),
+      ON(test_decode_sizes, target),
+      ON(test_replay, target),
+      ON(test_prefill_heads, target),
+      ON(test_prefill_sizes, target),
+      ON(test_random_scenes, target),
+      ON(test_codes, target),
+      ON(test_long_codes, target),
+      /* The next do not depend on the restrictions. */
+      ON(test_rotations, target),
+      ON(test_kv_columns, target),
+      ON(test_many_rows_rotate_as_few, target),
+      ON(test_unsound_tokens, target),
+      ON(test_planted_faults_are_seen, target),
   };
-  const struct CMUnitTest small[] = {cmocka_unit_test(test_few_scenes), cmocka_unit_test(test_rotations),
-                                     cmocka_unit_test(test_kv_columns), cmocka_unit_test(test_few_codes)};
-  return gpu_is_small() ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
+  enum { N_TESTS = sizeof tests / sizeof *tests, N_INDEPENDENT = 5 };
+  const struct CMUnitTest small[] = {ON(test_few_scenes, target), ON(test_rotations, target),
+                                     ON(test_kv_columns, target), ON(test_few_codes, target)};
+  if (gpu_is_small()) return cmocka_run_group_tests(small, NULL, NULL);
+  if (target == &cuda_target) return cmocka_run_group_tests(tests, NULL, NULL);
+  return _cmocka_run_group_tests("on a restricted GPU", tests, N_TESTS - N_INDEPENDENT, NULL, NULL);
 }
