@@ -1,5 +1,5 @@
 /* allreduce_ranks.cuh - the ranks of bench_allreduce: one thread and one stream per rank, and the operations that are
- * checked and timed. */
+ * timed. */
 #ifndef YK_BENCH_ALLREDUCE_RANKS_CUH
 #define YK_BENCH_ALLREDUCE_RANKS_CUH
 
@@ -43,7 +43,6 @@ using group = std::vector<yk_p2p *>;
 struct machine {
   std::vector<rank_state> ranks;
   bool have_nccl;
-  int most_sharing; /* most ranks on one device: the thread blocks of all of them must be resident at once */
 };
 
 /* Run f(rank) for every rank, on a thread with the rank's device current. The caller's copies are waited for first,

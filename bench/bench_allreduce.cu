@@ -1,11 +1,12 @@
 /* bench_allreduce.cu - all-reduce over GPUs, one-shot and two-shot by peer-to-peer stores, compared with NCCL; one
- * thread per GPU. Checked first (allreduce_check.cuh), then timed: a graph of a chain of operations on every rank; the
- * slowest rank's replay divided by the chain's length. Bandwidth, as nccl-tests define it: algbw = bytes / time, busbw
- * = algbw * 2 (n - 1) / n for n ranks. */
+ * thread per GPU. A graph of a chain of operations on every rank; the slowest rank's replay divided by the chain's
+ * length. Bandwidth, as nccl-tests define it: algbw = bytes / time, busbw = algbw * 2 (n - 1) / n for n ranks.
+ * tests/comm/test_comm_nccl_routes.c checks the operations. */
+#include <algorithm>
 #include <atomic>
+#include <random>
 #include <string>
 
-#include "bench/allreduce_check.cuh"
 #include "bench/allreduce_ranks.cuh"
 #include "yoke/process.h"
 
@@ -162,7 +163,7 @@ void time_all(machine &m, FILE *json)
   group one = create(m, ALWAYS_ONE_SHOT, 5000), two = create(m, ALWAYS_TWO_SHOT, 5000), by_size = create(m, 0, 5000);
   std::vector<group> alone;
   for (rank_state &r : m.ranks) {
-    machine single = {{r}, false, 1};
+    machine single = {{r}, false};
     alone.push_back(create(single, 0, 5000));
   }
   const std::vector<operation> operations = operations_of(m, one, two, by_size, alone);
@@ -189,7 +190,6 @@ void time_all(machine &m, FILE *json)
 void open_ranks(machine &m, const std::vector<int> &devices)
 {
   m.have_nccl = false;
-  m.most_sharing = 1;
   for (size_t r = 0; r < devices.size(); r++) {
     rank_state s = {};
     s.rank = (int)r;
@@ -202,11 +202,9 @@ void open_ranks(machine &m, const std::vector<int> &devices)
     CUDA_OK(cudaMalloc(&s.slot_of_choice, MOST_COMBINED * TOP_K * sizeof *s.slot_of_choice));
     m.ranks.push_back(s);
   }
-  for (int device : devices)
-    m.most_sharing = std::max(m.most_sharing, static_cast<int>(std::count(devices.begin(), devices.end(), device)));
 #ifdef YOKE_HAVE_NCCL
   std::vector<ncclComm_t> comms(devices.size());
-  if (m.most_sharing == 1 && ncclCommInitAll(comms.data(), (int)devices.size(), devices.data()) == ncclSuccess) {
+  if (ncclCommInitAll(comms.data(), (int)devices.size(), devices.data()) == ncclSuccess) {
     for (size_t r = 0; r < devices.size(); r++) m.ranks[r].nccl = comms[r];
     m.have_nccl = true;
   }
@@ -215,9 +213,7 @@ void open_ranks(machine &m, const std::vector<int> &devices)
 
 struct options {
   report_options report;
-  run_options run;
   std::vector<int32_t> devices; /* empty: all */
-  int32_t seed = 0;             /* seed of the checks; 0: a fresh one from the clock */
 };
 
 yk_status parse_devices(void *user, const char *text, yk_err *err)
@@ -228,39 +224,29 @@ yk_status parse_devices(void *user, const char *text, yk_err *err)
 options parse(int argc, char **argv)
 {
   options o;
-  std::vector<yk_option> options = {
-      {.name = "devices",
-       .kind = YK_OPTION_CALL,
-       .value = &o.devices,
-       .metavar = "LIST",
-       .help = "CUDA devices, one for each rank, as 0,1; the same one twice can only be checked",
-       .fallback = "all",
-       .parse = parse_devices},
-      {.name = "seed",
-       .kind = YK_OPTION_INT,
-       .value = &o.seed,
-       .metavar = "N",
-       .help = "of the checks' sizes and values, as an earlier run has printed it",
-       .fallback = "another one every time",
-       .max = INT32_MAX}};
-  add_options(options, o.run);
+  std::vector<yk_option> options = {{.name = "devices",
+                                     .kind = YK_OPTION_CALL,
+                                     .value = &o.devices,
+                                     .metavar = "LIST",
+                                     .help = "CUDA devices, one for each rank, as 0,1",
+                                     .fallback = "all",
+                                     .parse = parse_devices}};
   add_options(options, o.report);
   parse_options("bench_allreduce",
-                "All-reduce over GPUs, one-shot and two-shot, with residual add and RMSNorm fused in, checked and "
-                "timed beside NCCL. algbw is size / time, busbw is algbw * 2 (n - 1) / n for n GPUs, as in nccl-tests. "
-                "NVLink multicast is kept off (NCCL_NVLS_ENABLE=0). Exit status 1 if a check fails.",
+                "Times all-reduce over GPUs, one-shot and two-shot, with residual add and RMSNorm fused in, beside "
+                "NCCL. algbw is size / time, busbw is algbw * 2 (n - 1) / n for n GPUs, as in nccl-tests. NVLink "
+                "multicast is kept off (NCCL_NVLS_ENABLE=0).",
                 "  bench_allreduce --devices 0,1 --json allreduce.json\n", options, argc, argv);
   return o;
 }
 
 /* The devices to use, one per rank. */
-yk_status find_devices(std::vector<int32_t> &devices, bool check_only, yk_err *err)
+yk_status find_devices(std::vector<int32_t> &devices, yk_err *err)
 {
   int n_present = 0;
   for (int d : devices)
-    if (!check_only && std::count(devices.begin(), devices.end(), d) > 1)
-      return yk_err_set(err, YK_E_INVAL,
-                        "--devices: ranks that share device %d can be checked (--check-only), not timed", d);
+    if (std::count(devices.begin(), devices.end(), d) > 1)
+      return yk_err_set(err, YK_E_INVAL, "--devices: expected a device for each rank, found %d twice", d);
   if (cudaGetDeviceCount(&n_present) != cudaSuccess || n_present == 0)
     return yk_err_set(err, YK_E_DEVICE, "no CUDA device was found");
   const bool takes_all = devices.empty();
@@ -298,14 +284,12 @@ int main(int argc, char **argv)
   yk_process_init();
   setvbuf(stdout, nullptr, _IOLBF, 0);
   options o = parse(argc, argv);
-  FILE *json = o.run.check_only ? nullptr : open_figures(o.report);
+  FILE *json = open_figures(o.report);
   yk_err err = YK_ERR_INIT;
-  if (find_devices(o.devices, o.run.check_only, &err) != YK_OK) return yk_cli_failure(&err);
+  if (find_devices(o.devices, &err) != YK_OK) return yk_cli_failure(&err);
   machine m;
   open_ranks(m, o.devices);
-  const uint32_t seed = o.seed > 0 ? static_cast<uint32_t>(o.seed) : std::random_device{}() % INT32_MAX + 1;
-  if (!o.run.time_only && !check_all(m, o.run.verbose, seed)) return YK_EXIT_FAILURE;
-  if (!o.run.check_only) time_and_report(m, o.report.commit, json);
+  time_and_report(m, o.report.commit, json);
   close_figures(o.report, json);
   return YK_EXIT_OK;
 }

@@ -1,5 +1,5 @@
-/* bench_attention.cu - the time of paged attention: flash decoding and prefill. tests/op/test_op_cuda_attention.c checks
- * both.
+/* bench_attention.cu - the time of paged attention: flash decoding and prefill. tests/op/test_op_cuda_attention.c
+ * checks both.
  *
  * A graph whose nodes rotate over enough copies of the cache that each finds the L2 cache cold. A node's time is a
  * replay divided by the number of nodes: median and range of the repeats. */

@@ -1,12 +1,10 @@
 /* bench_experts.cu - mixtures of experts on a GPU: router and routing, both grouped W4A16 GEMMs and the combination,
- * checked against float64 and then timed with cold weights, one by one and as a layer, and compared with dense GEMMs of
- * the same work: the columns of all chosen experts side by side, with an expert's average number of rows. The router's
- * GEMM is timed if it is not cuBLAS's. For a model with a shared expert, the layer is also timed with its GEMMs in
- * kernels of their own, and fused into the experts' kernels if these support it. The layer of a single token is also
- * timed in one kernel ("single"), without and with the shared expert, and both forms as the time they add to the other
- * kernels of a step ("in step"). experts_timing.cuh defines the times. */
-#include "bench/experts_check_grouped.cuh"
-#include "bench/experts_check_row.cuh"
+ * timed with cold weights, one by one and as a layer, and compared with dense GEMMs of the same work: the columns of
+ * all chosen experts side by side, with an expert's average number of rows. The router's GEMM is timed if it is not
+ * cuBLAS's. For a model with a shared expert, the layer is also timed with its GEMMs in kernels of their own, and fused
+ * into the experts' kernels if these support it. The layer of a single token is also timed in one kernel ("single"),
+ * without and with the shared expert, and both forms as the time they add to the other kernels of a step ("in step").
+ * experts_timing.cuh defines the times; tests/op/test_op_cuda_experts_large.c checks the operations. */
 #include "bench/experts_timing.cuh"
 #include "bench/kernel_bench.cuh"
 #include "yoke/process.h"
@@ -17,7 +15,6 @@ namespace {
 
 struct options {
   bench::report_options report;
-  bench::run_options run;
   timing_options timing;
   std::vector<int32_t> tokens = {1, 8, 32, 64, 256, 1024, 2048, 4096, 8192};
 };
@@ -75,7 +72,6 @@ int main(int argc, char **argv)
   options o;
   const char *tokens = "", *only = "";
   std::vector<yk_option> list;
-  bench::add_options(list, o.run);
   bench::add_options(list, o.report);
   list.push_back(
       {.name = "tokens", .kind = YK_OPTION_STRING, .value = &tokens, .metavar = "LIST", .help = "numbers of rows"});
@@ -106,14 +102,6 @@ int main(int argc, char **argv)
   check(yk_cuda_router_init(), "router");
   check(yk_cuda_routed_gemm_init(&gpu), "routed GEMM");
   check(yk_single_token_init(&gpu), "single token");
-  if (!o.run.time_only) {
-    bool good = check_grouped_gemms();
-    good &= check_shared_experts();
-    good &= check_routed_gemms(gpu);
-    good &= check_single_tokens(gpu);
-    if (!good) return 1;
-  }
-  if (o.run.check_only) return 0;
   cudaDeviceProp device;
   int driver = 0;
   check(cudaGetDeviceProperties(&device, 0), "properties");

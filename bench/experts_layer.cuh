@@ -1,5 +1,4 @@
-/* experts_layer.cuh - data of a mixture of experts on the device for bench_experts: routing arrays, packed experts, and
- * references in float64. */
+/* experts_layer.cuh - data of a mixture of experts on the device for bench_experts: routing arrays, packed experts. */
 #ifndef YK_BENCH_EXPERTS_LAYER_CUH
 #define YK_BENCH_EXPERTS_LAYER_CUH
 
@@ -127,15 +126,14 @@ struct router_mailbox {
 
 /* ---- Experts ----------------------------------------------------------------------------------------------------- */
 
-/* n_experts random AWQ matrices side by side, packed. Their tensors are kept if references are needed. */
+/* n_experts random AWQ matrices side by side, packed. */
 struct matrices {
   yk_gemm_desc desc;
   int n_experts;
   int64_t matrix_bytes;
   size_t words, groups; /* of one matrix */
   device_array<uint32_t> qweight, qzeros;
-  device_array<uint16_t> scales, biases;
-  device_array<int64_t> columns;
+  device_array<uint16_t> scales;
   device_array<uint8_t> packed;
   device_array<int32_t> next_tile; /* alternates between calls, because a call may begin while the previous one runs */
 
@@ -144,24 +142,20 @@ struct matrices {
       : desc(d), n_experts(n),
         matrix_bytes((int64_t(yk_gemm_packed_bytes(&d)) + 255) / 256 * 256 + (d.n * 2 + 255) / 256 * 256),
         words(d.k * d.n / 8), groups((d.k + d.group - 1) / d.group), qweight(words * distinct),
-        qzeros(groups * d.n / 8 * distinct), scales(groups * d.n * distinct), biases(d.n), columns(d.n),
-        packed(matrix_bytes * n), next_tile(2)
+        qzeros(groups * d.n / 8 * distinct), scales(groups * d.n * distinct), packed(matrix_bytes * n), next_tile(2)
   {
     linear::fill_words<<<1024, 256>>>(qweight.data, qweight.count, seed + 1);
     linear::fill_words<<<256, 256>>>(qzeros.data, qzeros.count, seed + 2);
     linear::fill_halves<<<256, 256>>>(scales.data, scales.count, YK_F16, 0.002f, 0.02f, seed + 3);
     check(cudaMemset(packed.data, 0, packed.count), "packed");
     check(cudaMemset(next_tile.data, 0, next_tile.count * sizeof(int32_t)), "next tile");
-    std::vector<int64_t> map(d.n);
-    std::iota(map.begin(), map.end(), 0);
-    upload(columns, map);
     yk_err err = YK_ERR_INIT;
     for (int m = 0; m < n; m++) {
-      const linear::tensors w = tensors(m % distinct);
+      const size_t of = size_t(m % distinct);
       yk_gemm_source from = {};
-      from.qweight = w.qweight;
-      from.qzeros = w.qzeros;
-      from.scales = w.scales;
+      from.qweight = reinterpret_cast<const int32_t *>(qweight.data) + of * words;
+      from.qzeros = reinterpret_cast<const int32_t *>(qzeros.data) + of * groups * (d.n / 8);
+      from.scales = scales.data + of * groups * d.n;
       from.scales_dtype = YK_F16;
       from.words_per_row = d.n / 8;
       from.group = d.group;
@@ -170,20 +164,6 @@ struct matrices {
       linear::fill_halves<<<8, 256>>>(bias_of(m), d.n, d.dtype, -2.0f, 2.0f, seed + 100 + m);
     }
     check(cudaDeviceSynchronize(), "pack");
-  }
-
-  linear::tensors tensors(int m) const
-  {
-    linear::tensors of_matrix = {};
-    of_matrix.encoding = YK_GEMM_INT4;
-    of_matrix.qweight = reinterpret_cast<const int32_t *>(qweight.data) + m * words;
-    of_matrix.qzeros = reinterpret_cast<const int32_t *>(qzeros.data) + m * groups * (desc.n / 8);
-    of_matrix.scales = scales.data + m * groups * desc.n;
-    of_matrix.scales_dtype = YK_F16;
-    of_matrix.n = desc.n;
-    of_matrix.group = desc.group;
-    of_matrix.columns = columns.data;
-    return of_matrix;
   }
 
   uint16_t *bias_of(int m) const

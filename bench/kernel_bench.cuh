@@ -18,11 +18,6 @@ struct report_options {
   const char *json = "", *commit = "unknown";
 };
 
-/* Whether to check, to time, or both; and the verbosity of checks. */
-struct run_options {
-  bool check_only = false, time_only = false, verbose = false;
-};
-
 inline void add_options(std::vector<yk_option> &options, report_options &o)
 {
   options.push_back({.name = "json",
@@ -35,17 +30,6 @@ inline void add_options(std::vector<yk_option> &options, report_options &o)
                      .value = &o.commit,
                      .metavar = "ID",
                      .help = "recorded in the JSON"});
-}
-
-inline void add_options(std::vector<yk_option> &options, run_options &o)
-{
-  options.push_back(
-      {.name = "check-only", .kind = YK_OPTION_FLAG, .value = &o.check_only, .help = "check, do not time"});
-  options.push_back({.name = "time-only", .kind = YK_OPTION_FLAG, .value = &o.time_only, .help = "do not check"});
-  options.push_back({.name = "verbose",
-                     .kind = YK_OPTION_FLAG,
-                     .value = &o.verbose,
-                     .help = "print every check, not only wrong ones"});
 }
 
 /* Read the command line into the options' values. Ends the program after --help and on errors. */

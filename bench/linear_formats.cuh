@@ -6,7 +6,6 @@
 
 #include <memory>
 
-#include "bench/linear_check.cuh"
 #include "bench/linear_int8_peak.cuh"
 #include "bench/linear_timed_gemm.cuh"
 #include "bench/linear_w8a8.cuh"
@@ -18,8 +17,7 @@ namespace linear {
 class wna16_gemm : public timed_gemm {
 public:
   wna16_gemm(const yk_gemm_gpu &on, yk_gemm_encoding encoding, const gemm_shape &s, int64_t tokens, uint64_t seed)
-      : gpu(on), m(tokens), p(on, {s.k, s.n, s.group, s.dtype, bench::silu_where(s.gate_up), encoding}, 0, s.n, s.group,
-                              YK_F16, false, {{0, s.n, 0}}, tokens, seed)
+      : gpu(on), m(tokens), p(on, {s.k, s.n, s.group, s.dtype, bench::silu_where(s.gate_up), encoding}, tokens, seed)
   {
     yk_gemm_plans_choose(&gpu, &p.desc, &plans);
   }
@@ -28,20 +26,11 @@ public:
   {
     const double scale_bytes = p.desc.encoding == YK_GEMM_INT4 ? 2.5 : p.desc.encoding == YK_GEMM_FP4 ? 1.0 : 2.0;
     return double(p.desc.k) * p.desc.n * yk_gemm_traits(p.desc.encoding).bits / 8 +
-           double(p.n_groups()) * p.desc.n * scale_bytes;
+           double(p.n_groups) * p.desc.n * scale_bytes;
   }
   std::string plan() const override
   {
     return gpu.path == YK_GEMM_WGMMA ? yk_gemm::plan_name(plans.of_bucket[yk_gemm::row_bucket(m)]) : "";
-  }
-  double checked_error() override
-  {
-    errors e = compare(gpu, p, m, false, false);
-    if (!e.bad && e.normalised < tolerance(p.desc.dtype, p.desc.activation.is_gated, m * p.width()))
-      return e.normalised;
-    std::printf("k %lld n %lld m %lld: WRONG, error %.2e, %lld not finite\n", (long long)p.desc.k, (long long)p.desc.n,
-                (long long)m, e.normalised, (long long)e.bad);
-    std::exit(1);
   }
   const device_array<uint8_t> &packed() const override
   {
@@ -52,10 +41,6 @@ public:
     yk_err err = YK_ERR_INIT;
     yk_gemm_call call = {weights, nullptr, p.x.data, p.y.data, m, p.workspace.data, second_half};
     check(yk_gemm_forward(&gpu, &p.desc, &plans, &call, stream, &err), err);
-  }
-  void expand(uint16_t *out) const override
-  {
-    linear::expand<<<4096, 256>>>(p.source(), out, p.desc.k, p.desc.n, p.desc.dtype);
   }
   const uint16_t *x() const override
   {
@@ -78,29 +63,21 @@ std::unique_ptr<timed_gemm> make_wna16(const yk_gemm_gpu &gpu, const gemm_shape 
   return std::make_unique<wna16_gemm>(gpu, ENCODING, shape, m, seed);
 }
 
-template <yk_gemm_encoding ENCODING>
-bool check_wna16(yk_gemm_path path, const std::vector<int64_t> &tokens, uint64_t seed)
-{
-  return run_checks(ENCODING, path, tokens, seed);
-}
-
 struct format {
   const char *name;
   bool has_plans; /* the encoding's name in gemm/dense/plan.h */
   yk_gemm_encoding encoding;
   std::unique_ptr<timed_gemm> (*make)(const yk_gemm_gpu &gpu, const gemm_shape &shape, int64_t m, uint64_t seed);
-  /* Checks odd shapes; returns whether any check failed. */
-  bool (*check)(yk_gemm_path path, const std::vector<int64_t> &tokens, uint64_t seed);
   /* Measures the roofline's rate in TFLOP/s. NULL: the rate of 16-bit products from the command line. */
   double (*measure_peak)(cudaStream_t stream);
 };
 
 const format FORMATS[] = {
-    {"int4", true, YK_GEMM_INT4, make_wna16<YK_GEMM_INT4>, check_wna16<YK_GEMM_INT4>, nullptr},
-    {"int8", true, YK_GEMM_INT8, make_wna16<YK_GEMM_INT8>, check_wna16<YK_GEMM_INT8>, nullptr},
-    {"fp8", true, YK_GEMM_FP8, make_wna16<YK_GEMM_FP8>, check_wna16<YK_GEMM_FP8>, nullptr},
-    {"fp4", true, YK_GEMM_FP4, make_wna16<YK_GEMM_FP4>, check_wna16<YK_GEMM_FP4>, nullptr},
-    {"w8a8", false, YK_GEMM_INT8, make_w8a8, check_w8a8, measure_int8_peak},
+    {"int4", true, YK_GEMM_INT4, make_wna16<YK_GEMM_INT4>, nullptr},
+    {"int8", true, YK_GEMM_INT8, make_wna16<YK_GEMM_INT8>, nullptr},
+    {"fp8", true, YK_GEMM_FP8, make_wna16<YK_GEMM_FP8>, nullptr},
+    {"fp4", true, YK_GEMM_FP4, make_wna16<YK_GEMM_FP4>, nullptr},
+    {"w8a8", false, YK_GEMM_INT8, make_w8a8, measure_int8_peak},
 };
 const char *const FORMAT_NAMES[] = {FORMATS[0].name, FORMATS[1].name, FORMATS[2].name,
                                     FORMATS[3].name, FORMATS[4].name, nullptr};

@@ -30,8 +30,6 @@ struct timed_gemm {
   virtual double weight_bytes() const = 0;
   /* Name of the kernel, for the report. */
   virtual std::string plan() const = 0;
-  /* Normalised error against the format's definition in float64. A wrong result ends the program. */
-  virtual double checked_error() = 0;
   /* The weights on the device. Copies of them are made to have cold weights. */
   virtual const device_array<uint8_t> &packed() const = 0;
   /* One call with a copy of the weights. second_half: the second of two consecutive calls. */
@@ -41,8 +39,7 @@ struct timed_gemm {
   {
     return {};
   }
-  /* W rounded to 16 bits, [n, k], for the GEMM of plain weights; and its inputs and outputs for m tokens. */
-  virtual void expand(uint16_t *out) const = 0;
+  /* Inputs and outputs of m tokens, for the GEMM of plain weights. */
   virtual const uint16_t *x() const = 0;
   virtual uint16_t *y() = 0;
 };

@@ -43,7 +43,7 @@ def add_experts(page, results):
     page.section("Experts", (
         f"us, 4-bit weights in groups of 128 (DeepSeek-V2-Lite: 64), cold; in brackets the share of 4.35 TB/s, or of "
         f"640 TFLOP/s where that is the bound. A layer is routing, both grouped GEMMs and the combination. One run a "
-        f"point, `bench_experts --time-only --no-dense`. One row is the kernel of a single token, "
+        f"point, `bench_experts --no-dense`. One row is the kernel of a single token, "
         f"{link('experts_single_token_h200.json', single['commit'])}. Qwen3-30B-A3B's layer takes {few} at 64 rows and "
         f"{many} at 2,048 at {link('experts_98da96f_h200.json', newer['commit'])}"))
     rows = []

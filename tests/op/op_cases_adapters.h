@@ -203,7 +203,7 @@ static inline void adapter_expect_row(const adapter_run *run, double *const *w, 
       double v[2] = {0.0, 1.0};
       for (int i = 0; i < (is_gated ? 2 : 1); i++) {
         double *size = layer->shape->activation.kind == YK_ACTIVATION_NONE ? &magnitude[at] : &unused;
-        v[i] = part_output(&layer->weights[p + i], &parts[p + i], w[p + i], x, n, OP_RIGHT, size);
+        v[i] = part_output(&layer->weights[p + i], &parts[p + i], w[p + i] + n * layer->k_local, x, n, OP_RIGHT, size);
         if (adapter > 0) v[i] += adapter_output(run, adapter - 1, p + i, products[p + i], n, size);
       }
       out[at] = op_activated(&layer->shape->activation, v[0], v[1]);

@@ -52,7 +52,10 @@ static inline yk_head_layout heads_of_parts(int32_t head_dim)
 /* Lengths at the ends of pages, warps' parts and thread blocks' parts. */
 #define EDGES                                                                                                          \
   {                                                                                                                    \
-    {0, 1}, {14, 1}, {15, 1}, {16, 1}, {63, 1}, {64, 1}, {999, 1}, {2046, 1}, {2, 1}, {699, 1}, {127, 1}               \
+    {0, 1}, {14, 1}, {15, 1}, {16, 1}, {63, 1}, {64, 1}, {999, 1}, {2046, 1}, {2, 1}, {699, 1},                        \
+    {                                                                                                                  \
+      127, 1                                                                                                           \
+    }                                                                                                                  \
   }
 
 /* A few query heads for a KV head, and more than a tile has; both types in turn. */
@@ -74,7 +77,8 @@ static inline void check_decode_heads(const op_target *target, int32_t head_dim,
 static inline void check_decode_sizes(const op_target *target)
 {
   static const int n_seqs[] = {1, 2, 8, 16, 17, 33, 64};
-  const yk_head_layout grouped = grouped_heads(8, 2, 128), gated[] = {grouped_heads(6, 1, 256), grouped_heads(16, 1, 256)};
+  const yk_head_layout grouped = grouped_heads(8, 2, 128),
+                       gated[] = {grouped_heads(6, 1, 256), grouped_heads(16, 1, 256)};
   for (int i = 0; each_case(i, i < 7); i++) {
     const scene_shape shape = {.heads = grouped, .n_seqs = n_seqs[i], .shortest = 600, .longest = 600};
     check_large_scene(target, op_dtypes[i % 2], &shape, 420 + (uint32_t)i);
@@ -82,7 +86,8 @@ static inline void check_decode_sizes(const op_target *target)
   for (int d = 0; each_case(d, d < 2); d++) {
     check_large_scene(target, op_dtypes[d], &(scene_shape){.heads = grouped, .n_seqs = 1, .seqs = {{1023, 1}}}, 430);
     check_large_scene(target, op_dtypes[d], &(scene_shape){.heads = grouped, .n_seqs = 1, .seqs = {{19999, 1}}}, 431);
-    check_large_scene(target, op_dtypes[d], &(scene_shape){.heads = grouped, .n_seqs = 64, .shortest = 1, .longest = 2048}, 432);
+    check_large_scene(target, op_dtypes[d],
+                      &(scene_shape){.heads = grouped, .n_seqs = 64, .shortest = 1, .longest = 2048}, 432);
     const scene_shape short_ones = {.heads = grouped_heads(4, 2, 64), .n_seqs = 2100, .shortest = 1, .longest = 64};
     check_large_scene(target, op_dtypes[d], &short_ones, 433);
     for (int i = 0; each_case(i, i < 2); i++) {

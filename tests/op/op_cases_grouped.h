@@ -27,20 +27,23 @@ typedef struct grouped_orders {
   int32_t *columns; /* [N_GROUPED_MATRICES, k_local] */
 } grouped_orders;
 
-/* orders: NULL allowed. */
-static inline grouped_layer grouped_layer_in_order(yk_device *dev, const linear_case *shape, int32_t n_rows,
-                                                   uint32_t seed, const int32_t starts[N_GROUPED_MATRICES + 1],
-                                                   int32_t max_slots, const grouped_orders *orders)
+/* Matrix m has the weights of run m modulo the number of runs. starts: [n_matrices + 1]. orders: NULL allowed, else
+ * there are as many matrices as runs. */
+static inline grouped_layer grouped_layer_of(yk_device *dev, const linear_case *shape, int32_t n_rows, uint32_t seed,
+                                             int n_matrices, const int32_t *starts, int32_t max_slots,
+                                             const grouped_orders *orders)
 {
-  grouped_layer layer = {.starts = op_send_i32(dev, starts, N_GROUPED_MATRICES + 1)};
-  yk_weight_view views[YK_MAX_LINEAR_PARTS][N_GROUPED_MATRICES - 1];
+  enum { MOST_MATRICES = 256 };
+  grouped_layer layer = {.starts = op_send_i32(dev, starts, (size_t)n_matrices + 1)};
+  yk_weight_view views[YK_MAX_LINEAR_PARTS][MOST_MATRICES - 1];
+  assert_true(n_matrices <= MOST_MATRICES);
   for (int m = 0; m < N_GROUPED_MATRICES; m++) layer.runs[m] = linear_run_new(dev, shape, n_rows, seed + (uint32_t)m);
   yk_linear_spec spec = layer.runs[0].spec;
-  spec.n_matrices = N_GROUPED_MATRICES;
+  spec.n_matrices = n_matrices;
   spec.is_grouped = true;
   spec.max_tokens = max_slots;
   for (int i = 0; i < spec.n_parts; i++) {
-    for (int m = 1; m < N_GROUPED_MATRICES; m++) views[i][m - 1] = layer.runs[m].spec.parts[i].weight;
+    for (int m = 1; m < n_matrices; m++) views[i][m - 1] = layer.runs[m % N_GROUPED_MATRICES].spec.parts[i].weight;
     spec.parts[i].more_weights = views[i];
     if (orders) spec.parts[i].x_size = orders->x_size;
   }
@@ -48,6 +51,13 @@ static inline grouped_layer grouped_layer_in_order(yk_device *dev, const linear_
   for (int i = 0; orders && i < spec.n_parts; i++) spec.parts[i].x_order = orders->columns;
   op_ok(dev->ops->linear_create(dev, &spec, &layer.linear, &err));
   return layer;
+}
+
+static inline grouped_layer grouped_layer_in_order(yk_device *dev, const linear_case *shape, int32_t n_rows,
+                                                   uint32_t seed, const int32_t starts[N_GROUPED_MATRICES + 1],
+                                                   int32_t max_slots, const grouped_orders *orders)
+{
+  return grouped_layer_of(dev, shape, n_rows, seed, N_GROUPED_MATRICES, starts, max_slots, orders);
 }
 
 static inline grouped_layer grouped_layer_new(yk_device *dev, const linear_case *shape, int32_t n_rows, uint32_t seed,

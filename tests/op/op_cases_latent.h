@@ -196,8 +196,7 @@ static inline void latent_reference_row(const latent_scene *l, int32_t row, int3
   for (int32_t t = 0; t <= last; t++) {
     int64_t slot = fault == OP_BLOCKS_IN_ORDER ? seq * l->s.stride * YK_KV_BLOCK_TOKENS + t : slot_of(&l->s, seq, t);
     tokens[t] = l->cache.values + slot * yk_latent_width(layout);
-    scores[t] =
-        op_dot(query, tokens[t], rank) + op_dot(q + layout->nope_dim, tokens[t] + rank, layout->rope_dim);
+    scores[t] = op_dot(query, tokens[t], rank) + op_dot(q + layout->nope_dim, tokens[t] + rank, layout->rope_dim);
     scores[t] *= fault == OP_NO_SOFTMAX_SCALE
                      ? 1.0
                      : (double)l->scale * (double)yk_score_growth_at(&l->growth, l->s.positions[row]);

@@ -7,8 +7,6 @@
 #include "op/op_cases_grouped.h"
 #include "op/op_cases_router.h"
 
-enum { MIXTURE_TOP_K = 3, MIXTURE_EXPERTS = 6 /* of which the rank holds numbers 1 to 5 */ };
-
 typedef struct mixture_case {
   int32_t n_rows;
   int64_t hidden, ffn, shared_ffn; /* shared_ffn 0: no shared expert */
@@ -19,8 +17,21 @@ typedef struct mixture_case {
   int64_t latent;  /* 0: experts of whole rows */
   bool is_plain;   /* squared ReLU without a gate */
   bool weighs_inputs;
-  bool has_branches; /* the router has other rows, and each expert a scale */
+  bool has_branches;   /* the router has other rows, and each expert a scale */
+  yk_route_spec route; /* n_experts 0: three of six experts, of which the rank holds numbers 1 to 5 */
 } mixture_case;
+
+static inline yk_route_spec mixture_route(const mixture_case *c)
+{
+  if (c->route.n_experts > 0) return c->route;
+  return (yk_route_spec){.n_experts = 6,
+                         .top_k = 3,
+                         .n_groups = 1,
+                         .top_groups = 1,
+                         .scale = 1.0f,
+                         .first_local = 1,
+                         .n_local = N_GROUPED_MATRICES};
+}
 
 static const mixture_case mixture_cases[] = {
     {1, 320, 128, 256, 64, 64, .is_in_one = true},                                    /* whole K tiles of experts */
@@ -120,7 +131,8 @@ static inline mixture_shapes mixture_shapes_of(const mixture_case *c)
   /* of layers without a forward */
   const int64_t shared_ffn = c->shared_ffn ? c->shared_ffn : 64, latent = c->latent ? c->latent : 64;
   const int64_t inner = mixture_inner(c);
-  const linear_part_case router = mixture_part(c, c->hidden, MIXTURE_EXPERTS + c->has_gate, 0, c->has_router_bias);
+  const linear_part_case router =
+      mixture_part(c, c->hidden, mixture_route(c).n_experts + c->has_gate, 0, c->has_router_bias);
   return (mixture_shapes){.router = {.parts = {router}, .n_parts = 1, .f32_output = true},
                           .gate_up = mixture_gate_up(c, inner, c->ffn, c->group, c->has_bias),
                           .down = mixture_one(c, c->ffn, inner, c->group, c->has_bias),
@@ -138,19 +150,27 @@ typedef struct mixture_layers {
   op_array expert_scales;
 } mixture_layers;
 
-static inline mixture_layers mixture_layers_new(yk_device *dev, const mixture_shapes *shapes, int32_t n)
+static inline grouped_layer mixture_experts_new(yk_device *dev, const mixture_case *c, const linear_case *shape,
+                                                int32_t n_rows, uint32_t seed)
 {
-  static const int32_t starts[N_GROUPED_MATRICES + 1] = {0};
+  static const int32_t starts[257] = {0};
+  const yk_route_spec route = mixture_route(c);
+  return grouped_layer_of(dev, shape, n_rows, seed, route.n_local, starts, c->n_rows * route.top_k, NULL);
+}
+
+static inline mixture_layers mixture_layers_new(yk_device *dev, const mixture_case *c, const mixture_shapes *shapes)
+{
   op_random random = {.seed = 46};
+  const yk_route_spec route = mixture_route(c);
+  const int32_t n = c->n_rows;
   return (mixture_layers){.router = linear_run_new(dev, &shapes->router, n, 41),
                           .shared_gate_up = linear_run_new(dev, &shapes->shared_gate_up, n, 42),
                           .shared_down = linear_run_new(dev, &shapes->shared_down, n, 43),
                           .latent_in = linear_run_new(dev, &shapes->latent_in, n, 47),
                           .latent_out = linear_run_new(dev, &shapes->latent_out, n, 48),
-                          .expert_scales = op_array_random(dev, YK_F32, MIXTURE_EXPERTS, 1.0, &random),
-                          .gate_up = grouped_layer_new(dev, &shapes->gate_up, n, 44, starts, n * MIXTURE_TOP_K),
-                          .down =
-                              grouped_layer_new(dev, &shapes->down, n * MIXTURE_TOP_K, 54, starts, n * MIXTURE_TOP_K)};
+                          .expert_scales = op_array_random(dev, YK_F32, (size_t)route.n_experts, 1.0, &random),
+                          .gate_up = mixture_experts_new(dev, c, &shapes->gate_up, n, 44),
+                          .down = mixture_experts_new(dev, c, &shapes->down, n * route.top_k, 54)};
 }
 
 static inline void mixture_layers_free(yk_device *dev, mixture_layers *layers)
@@ -169,13 +189,7 @@ static inline void mixture_layers_free(yk_device *dev, mixture_layers *layers)
 
 static inline yk_mixture_sizes mixture_sizes_of(const mixture_case *c, yk_dtype dtype)
 {
-  return (yk_mixture_sizes){.route = {.n_experts = MIXTURE_EXPERTS,
-                                      .top_k = MIXTURE_TOP_K,
-                                      .n_groups = 1,
-                                      .top_groups = 1,
-                                      .scale = 1.0f,
-                                      .first_local = 1,
-                                      .n_local = N_GROUPED_MATRICES},
+  return (yk_mixture_sizes){.route = mixture_route(c),
                             .max_rows = c->n_rows,
                             .hidden = (int32_t)c->hidden,
                             .width = (int32_t)c->ffn,
@@ -200,8 +214,8 @@ typedef struct mixture_parts {
 
 static inline void mixture_parts_route(yk_device *dev, const mixture_case *c, mixture_parts *p)
 {
-  const int32_t n_slots = c->n_rows * MIXTURE_TOP_K;
-  const int64_t n_logits = MIXTURE_EXPERTS + c->has_gate;
+  const int32_t n_slots = c->n_rows * mixture_route(c).top_k;
+  const int64_t n_logits = mixture_route(c).n_experts + c->has_gate;
   p->sizes = mixture_sizes_of(c, dev->dtype);
   p->logits = op_array_new(dev, YK_F32, (size_t)(c->n_rows * n_logits));
   p->weights = op_array_new(dev, YK_F32, (size_t)n_slots);
@@ -211,7 +225,7 @@ static inline void mixture_parts_route(yk_device *dev, const mixture_case *c, mi
                              .n_tokens = c->n_rows,
                              .choices = route_memory(dev, (size_t)n_slots * 4),
                              .weights = p->weights.dev,
-                             .starts = route_memory(dev, (N_GROUPED_MATRICES + 1) * 4),
+                             .starts = route_memory(dev, (size_t)(p->sizes.route.n_local + 1) * 4),
                              .row_of_slot = route_memory(dev, (size_t)n_slots * 4),
                              .slot_of_choice = route_memory(dev, (size_t)n_slots * 4),
                              .scratch = route_memory(dev, (size_t)yk_route_scratch_bytes(&p->sizes.route, c->n_rows))};
@@ -220,7 +234,7 @@ static inline void mixture_parts_route(yk_device *dev, const mixture_case *c, mi
 static inline void mixture_parts_experts(yk_device *dev, const mixture_case *c, const mixture_layers *layers,
                                          const void *x, mixture_parts *p)
 {
-  const int32_t n = c->n_rows, n_slots = n * MIXTURE_TOP_K;
+  const int32_t n = c->n_rows, n_slots = n * mixture_route(c).top_k;
   const int64_t inner = mixture_inner(c);
   const bool adds_shared = c->shared_ffn > 0 && c->latent == 0;
   p->inner = slots_new(dev, dev->dtype, (size_t)(n_slots * c->ffn));
@@ -247,16 +261,17 @@ static inline void mixture_parts_experts(yk_device *dev, const mixture_case *c, 
                                     .y = p->outputs.dev,
                                     .y_stride = inner,
                                     .staging = layers->down.staging};
-  p->sum = (yk_combine_args){.y = c->latent > 0 ? p->sums.dev : p->y.dev,
-                             .slots = p->outputs.dev,
-                             .weights = c->weighs_inputs ? NULL : p->weights.dev,
-                             .slot_of_choice = p->route.slot_of_choice,
-                             .shared = adds_shared ? p->y.dev : NULL,
-                             .shared_gate = c->has_gate ? (const float *)p->logits.dev + MIXTURE_EXPERTS : NULL,
-                             .shared_gate_stride = p->route.logits_stride,
-                             .n_tokens = n,
-                             .top_k = MIXTURE_TOP_K,
-                             .hidden = (int32_t)inner};
+  p->sum =
+      (yk_combine_args){.y = c->latent > 0 ? p->sums.dev : p->y.dev,
+                        .slots = p->outputs.dev,
+                        .weights = c->weighs_inputs ? NULL : p->weights.dev,
+                        .slot_of_choice = p->route.slot_of_choice,
+                        .shared = adds_shared ? p->y.dev : NULL,
+                        .shared_gate = c->has_gate ? (const float *)p->logits.dev + mixture_route(c).n_experts : NULL,
+                        .shared_gate_stride = p->route.logits_stride,
+                        .n_tokens = n,
+                        .top_k = mixture_route(c).top_k,
+                        .hidden = (int32_t)inner};
 }
 
 /* Frees all but y. */
@@ -273,7 +288,7 @@ static inline void mixture_parts_free(yk_device *dev, mixture_parts *p)
 /* Each slot's row of the rows at to_inner.x times the weight of its choice, rounded once. */
 static inline void mixture_weigh(yk_device *dev, const mixture_case *c, mixture_parts *p)
 {
-  const size_t n = (size_t)mixture_inner(c), n_choices = (size_t)(c->n_rows * MIXTURE_TOP_K);
+  const size_t n = (size_t)mixture_inner(c), n_choices = (size_t)(c->n_rows * mixture_route(c).top_k);
   const size_t row_bytes = n * yk_dtype_bytes(dev->dtype);
   int32_t *slots = calloc(n_choices, sizeof *slots);
   char *rows = calloc((size_t)c->n_rows, row_bytes);
@@ -282,7 +297,7 @@ static inline void mixture_weigh(yk_device *dev, const mixture_case *c, mixture_
   op_array_fetch(dev, &p->weights);
   for (size_t choice = 0; choice < n_choices; choice++)
     for (size_t i = 0; slots[choice] >= 0 && i < n; i++) {
-      const float x = yk_dtype_load(dev->dtype, rows + choice / MIXTURE_TOP_K * row_bytes, i);
+      const float x = yk_dtype_load(dev->dtype, rows + choice / mixture_route(c).top_k * row_bytes, i);
       p->inputs.values[(size_t)slots[choice] * n + i] = (double)((float)p->weights.values[choice] * x);
     }
   op_array_send(dev, &p->inputs);
@@ -359,7 +374,7 @@ static inline yk_status mixture_tapped(const mixture_case *c, yk_device *dev, co
   yk_mixture_args tapped = *args;
   tapped.taps = &taps;
   yk_status status = dev->ops->mixture_forward(dev, mixture, &tapped, err);
-  assert_int_equal(taps.max_slots, c->n_rows * MIXTURE_TOP_K);
+  assert_int_equal(taps.max_slots, c->n_rows * mixture_route(c).top_k);
   assert_true(taps.choices && taps.weights && taps.slot_of_choice && taps.starts && taps.row_of_slot && taps.inner);
   assert_int_equal(taps.shared_inner != NULL, c->shared_ffn > 0);
   return status;
@@ -471,10 +486,10 @@ static inline void check_mixture_norm(yk_device *dev, const mixture_case *c, con
 static inline void check_mixture(const op_target *target, yk_dtype dtype, const mixture_case *c,
                                  const mixture_way *ways, int n_ways, double tolerance)
 {
-  enum { MOST_ROWS = 100 };
+  enum { MOST_ROWS = 128 };
   yk_device *dev = op_device_new(target, dtype, 3, 16);
   const mixture_shapes shapes = mixture_shapes_of(c);
-  mixture_layers layers = mixture_layers_new(dev, &shapes, c->n_rows);
+  mixture_layers layers = mixture_layers_new(dev, c, &shapes);
   for (int i = 0; i < 3; i++) {
     int32_t slots[MOST_ROWS] = {0};
     if (i == 1) slots[c->n_rows - 1] = -1;

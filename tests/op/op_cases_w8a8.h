@@ -60,7 +60,7 @@ static inline w8a8_weight w8a8_weight_new(int64_t k, int64_t n, const yk_inputs 
   w8a8_weight w = {.quants = malloc((size_t)(k * n)),
                    .scales = calloc((size_t)n, sizeof(float)),
                    .bias = calloc((size_t)n, sizeof(float))};
-  for (int64_t i = 0; i < k * n; i++) w.quants[i] = (int8_t)op_between(random, -128, 127);
+  op_integers_draw(random, -128, 127, w.quants, k * n);
   for (int64_t i = 0; i < n; i++) {
     w.scales[i] = (float)((0.5 + op_uniform(random)) / (127.0 * sqrt((double)k)));
     w.bias[i] = (float)(0.5 * op_normal(random));
@@ -179,17 +179,29 @@ static inline double w8a8_part_output(const w8a8_run *run, int part, int64_t n, 
   return sum * scale * (double)w->scales[n] + (run->shape->use_bias ? (double)w->bias[n] : 0.0);
 }
 
-static inline double *w8a8_definition(const w8a8_run *run, w8a8_fault fault)
+/* The definition of a run's rows: an item is a row of rows. */
+typedef struct w8a8_reference {
+  const w8a8_run *run;
+  w8a8_fault fault;
+  const int32_t *rows; /* NULL: row i is row i of the run */
+  double *y;           /* [n_rows, n] */
+} w8a8_reference;
+
+static inline void w8a8_define_rows(void *context, int thread, int64_t begin, int64_t end)
 {
-  const w8a8_case *shape = run->shape;
-  double *y = calloc((size_t)(run->n_tokens * run->n), sizeof *y), *x = calloc((size_t)shape->k, sizeof *x);
-  for (int32_t row = 0; row < run->n_tokens; row++) {
-    double *out = y + row * run->n;
+  const w8a8_reference *r = context;
+  const w8a8_case *shape = r->run->shape;
+  (void)thread;
+  double *x = calloc((size_t)shape->k, sizeof *x);
+  if (!x) abort();
+  for (int64_t i = begin; i < end; i++) {
+    const int32_t row = r->rows ? r->rows[i] : (int32_t)i;
+    double *out = r->y + i * r->run->n;
     for (int p = 0; p < shape->n_parts; p++) {
-      double scale = w8a8_row_scale(run, row, &shape->inputs[fault == W8A8_FIRST_PARTS_INPUTS ? 0 : p]);
-      w8a8_row(run, p, row, scale, fault, x);
+      double scale = w8a8_row_scale(r->run, row, &shape->inputs[r->fault == W8A8_FIRST_PARTS_INPUTS ? 0 : p]);
+      w8a8_row(r->run, p, row, scale, r->fault, x);
       for (int64_t n = 0; n < shape->n[p]; n++) {
-        double value = w8a8_part_output(run, p, n, scale, x);
+        double value = w8a8_part_output(r->run, p, n, scale, x);
         if (!shape->activation.is_gated)
           *out++ = value;
         else if (p == 0)
@@ -200,16 +212,26 @@ static inline double *w8a8_definition(const w8a8_run *run, w8a8_fault fault)
     }
   }
   free(x);
-  return y;
 }
 
+/* The error of all rows, or of some if there is much to compute. */
 static inline double w8a8_error(const op_target *target, yk_dtype dtype, const w8a8_case *shape, w8a8_fault fault)
 {
   yk_device *dev = op_device_new(target, dtype, 2, 16);
   w8a8_run run = w8a8_run_new(dev, shape);
   op_array y = w8a8_forward(dev, &run, 0, run.n_tokens);
-  double *expected = w8a8_definition(&run, fault), error = op_error(y.values, expected, y.n);
-  free(expected);
+  int32_t rows[OP_SOME_ROWS], n_rows = run.n_tokens;
+  const bool are_some = (double)run.n_tokens * (double)run.n * (double)shape->k > 1 << 28;
+  if (are_some) n_rows = op_some_rows(run.n_tokens, rows);
+  double *found = calloc((size_t)(n_rows * run.n), sizeof *found);
+  w8a8_reference reference = {&run, fault, are_some ? rows : NULL, calloc((size_t)(n_rows * run.n), sizeof(double))};
+  assert_true(found && reference.y);
+  for (int32_t i = 0; i < n_rows; i++)
+    memcpy(found + i * run.n, y.values + (are_some ? rows[i] : i) * run.n, (size_t)run.n * sizeof(double));
+  op_for_each(n_rows, (double)n_rows * (double)run.n * (double)shape->k, w8a8_define_rows, &reference);
+  double error = op_error(found, reference.y, (size_t)(n_rows * run.n));
+  free(found);
+  free(reference.y);
   op_array_free(dev, &y);
   w8a8_run_free(dev, &run);
   dev->ops->destroy(dev);

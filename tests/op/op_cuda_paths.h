@@ -59,4 +59,7 @@ static inline const op_target *cuda_target_of(int argc, char **argv)
   return NULL;
 }
 
+/* A test whose state is the target. */
+#define ON_TARGET(test, target) cmocka_unit_test_prestate(test, (void *)(uintptr_t)(target))
+
 #endif

@@ -106,6 +106,45 @@ static inline int64_t op_between(op_random *random, int64_t low, int64_t high) /
   return low + (int64_t)(op_uniform(random) * (double)(high - low + 1));
 }
 
+/* integers [n] from low to high, both included, from the same numbers as n calls of op_between. */
+typedef struct op_integers {
+  op_random random;
+  int low, high;
+  int8_t *integers;
+} op_integers;
+
+static inline void op_integers_task(void *context, int thread, int64_t begin, int64_t end)
+{
+  const op_integers *drawn = context;
+  (void)thread;
+  op_random random = drawn->random;
+  random.n_drawn += (uint32_t)begin;
+  for (int64_t i = begin; i < end; i++) drawn->integers[i] = (int8_t)op_between(&random, drawn->low, drawn->high);
+}
+
+static inline void op_integers_draw(op_random *random, int low, int high, int8_t *integers, int64_t n)
+{
+  op_integers drawn = {*random, low, high, integers};
+  op_for_each(n, (double)n, op_integers_task, &drawn);
+  random->n_drawn += (uint32_t)n;
+}
+
+/* Up to 12 of n rows, for references that cost too much for all: the first, the last, those at the ends of tiles, some
+ * between. */
+enum { OP_SOME_ROWS = 12 };
+
+static inline int32_t op_some_rows(int32_t n, int32_t rows[OP_SOME_ROWS])
+{
+  const int32_t candidates[OP_SOME_ROWS] = {0, n - 1, n / 2, 7, 8, 63, 64, 127, 128, n / 3, n - 2, n * 5 / 7};
+  int32_t n_rows = 0;
+  for (int i = 0; i < OP_SOME_ROWS; i++) {
+    bool is_new = candidates[i] >= 0 && candidates[i] < n;
+    for (int32_t j = 0; j < n_rows; j++) is_new = is_new && rows[j] != candidates[i];
+    if (is_new) rows[n_rows++] = candidates[i];
+  }
+  return n_rows;
+}
+
 /* An array on the device and as float64; the two hold the same values. */
 typedef struct op_array {
   yk_dtype dtype;

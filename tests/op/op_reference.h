@@ -89,6 +89,19 @@ static inline double op_dot(const double *a, const double *b, int64_t n)
   return sum;
 }
 
+/* The sum of the products' absolute values. */
+static inline double op_dot_magnitude(const double *a, const double *b, int64_t n)
+{
+  enum { CHAINS = 8 };
+  double sums[CHAINS] = {0}, sum = 0;
+  int64_t i = 0;
+  for (; i + CHAINS <= n; i += CHAINS)
+    for (int32_t j = 0; j < CHAINS; j++) sums[j] += fabs(a[i + j] * b[i + j]);
+  for (; i < n; i++) sum += fabs(a[i] * b[i]);
+  for (int32_t j = 0; j < CHAINS; j++) sum += sums[j];
+  return sum;
+}
+
 /* One query over keys and values [n_tokens, head_dim] of its sequence, row i of which is token i. Thread: any. */
 static inline void op_ref_attention(double *y, const double *query, const double *keys, const double *values,
                                     int position, int n_tokens, int window, int head_dim, double scale, op_fault fault)

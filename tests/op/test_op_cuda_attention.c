@@ -196,8 +196,7 @@ static double code_tolerance(yk_dtype dtype)
 static void test_codes(void **state)
 {
   for (int i = 0; i < N_SCENES; i++)
-    check_code_cases(*state, gpu_dtypes[i % 2], &scene_shapes[i], 40 + (uint32_t)i,
-                     code_tolerance(gpu_dtypes[i % 2]));
+    check_code_cases(*state, gpu_dtypes[i % 2], &scene_shapes[i], 40 + (uint32_t)i, code_tolerance(gpu_dtypes[i % 2]));
   for (uint32_t i = 0; i < 20; i++) {
     op_random random = {.seed = 9000 + i};
     scene_shape shape;
@@ -213,8 +212,11 @@ static void test_long_codes(void **state)
 {
   static const int32_t head_dims[] = {64, 128, 256};
   for (int i = 0; each_case(i, i < 3); i++) {
-    const scene_shape shape = {
-        .heads = grouped_heads(8, 2, head_dims[i]), .n_seqs = 9, .shortest = 1, .longest = 1500, .window = i == 2 ? 100 : 0};
+    const scene_shape shape = {.heads = grouped_heads(8, 2, head_dims[i]),
+                               .n_seqs = 9,
+                               .shortest = 1,
+                               .longest = 1500,
+                               .window = i == 2 ? 100 : 0};
     check_code_cases(*state, gpu_dtypes[i % 2], &shape, 470 + (uint32_t)i, code_tolerance(gpu_dtypes[i % 2]));
   }
 }
@@ -222,16 +224,14 @@ static void test_long_codes(void **state)
 static void test_few_codes(void **state)
 {
   for (int i = 1; i < 4; i++)
-    check_code_cases(*state, gpu_dtypes[i % 2], &scene_shapes[i], 40 + (uint32_t)i,
-                     code_tolerance(gpu_dtypes[i % 2]));
+    check_code_cases(*state, gpu_dtypes[i % 2], &scene_shapes[i], 40 + (uint32_t)i, code_tolerance(gpu_dtypes[i % 2]));
 }
 
 static void test_unsound_tokens(void **state)
 {
   for (int d = 0; d < N_GPU_DTYPES; d++)
     for (yk_kv_format format = YK_KV_INT8; format <= YK_KV_FP8; format++)
-      for (int is_static = 0; is_static < 2; is_static++)
-        check_unsound_token(*state, gpu_dtypes[d], format, is_static);
+      for (int is_static = 0; is_static < 2; is_static++) check_unsound_token(*state, gpu_dtypes[d], format, is_static);
 }
 
 static void test_planted_faults_are_seen(void **state)
@@ -249,8 +249,7 @@ static void test_planted_faults_are_seen(void **state)
                   5.0 * tolerance_of(dtype));
     check_code_faults(*state, dtype, code_tolerance(dtype));
     for (size_t i = 0; i < 3; i++)
-      assert_true(rope_error(*state, dtype, &scene_shapes[3], 4, rope_faults[i]) >
-                  5.0 * rope_tolerance(dtype, true));
+      assert_true(rope_error(*state, dtype, &scene_shapes[3], 4, rope_faults[i]) > 5.0 * rope_tolerance(dtype, true));
   }
 }
 
@@ -283,36 +282,34 @@ static void test_replay(void **state)
   for (int i = 0; each_case(i, i < 3); i++) check_attention_replay(*state, &heads[i]);
 }
 
-#define ON(test, target) cmocka_unit_test_prestate(test, (void *)(uintptr_t)(target))
-
 int main(int argc, char **argv)
 {
   const op_target *target = cuda_target_of(argc, argv);
   int gate = gpu_gate(1);
   if (!target || gate != GPU_GO) return target ? gate : GPU_FAIL;
   const struct CMUnitTest tests[] = {
-      ON(test_table, target),
-      ON(test_sinks, target),
-      ON(test_chunks, target),
-      ON(test_score_growth, target),
-      ON(test_decode_heads, target),
-      ON(test_decode_sizes, target),
-      ON(test_replay, target),
-      ON(test_prefill_heads, target),
-      ON(test_prefill_sizes, target),
-      ON(test_random_scenes, target),
-      ON(test_codes, target),
-      ON(test_long_codes, target),
+      ON_TARGET(test_table, target),
+      ON_TARGET(test_sinks, target),
+      ON_TARGET(test_chunks, target),
+      ON_TARGET(test_score_growth, target),
+      ON_TARGET(test_decode_heads, target),
+      ON_TARGET(test_decode_sizes, target),
+      ON_TARGET(test_replay, target),
+      ON_TARGET(test_prefill_heads, target),
+      ON_TARGET(test_prefill_sizes, target),
+      ON_TARGET(test_random_scenes, target),
+      ON_TARGET(test_codes, target),
+      ON_TARGET(test_long_codes, target),
       /* The next do not depend on the restrictions. */
-      ON(test_rotations, target),
-      ON(test_kv_columns, target),
-      ON(test_many_rows_rotate_as_few, target),
-      ON(test_unsound_tokens, target),
-      ON(test_planted_faults_are_seen, target),
+      ON_TARGET(test_rotations, target),
+      ON_TARGET(test_kv_columns, target),
+      ON_TARGET(test_many_rows_rotate_as_few, target),
+      ON_TARGET(test_unsound_tokens, target),
+      ON_TARGET(test_planted_faults_are_seen, target),
   };
   enum { N_TESTS = sizeof tests / sizeof *tests, N_INDEPENDENT = 5 };
-  const struct CMUnitTest small[] = {ON(test_few_scenes, target), ON(test_rotations, target),
-                                     ON(test_kv_columns, target), ON(test_few_codes, target)};
+  const struct CMUnitTest small[] = {ON_TARGET(test_few_scenes, target), ON_TARGET(test_rotations, target),
+                                     ON_TARGET(test_kv_columns, target), ON_TARGET(test_few_codes, target)};
   if (gpu_is_small()) return cmocka_run_group_tests(small, NULL, NULL);
   if (target == &cuda_target) return cmocka_run_group_tests(tests, NULL, NULL);
   return _cmocka_run_group_tests("on a restricted GPU", tests, N_TESTS - N_INDEPENDENT, NULL, NULL);

@@ -1,7 +1,6 @@
 /* test_op_cuda_experts.c - a mixture of experts' operations on a GPU. */
 #include "each_case.h"
-#include "kernels/cuda/moe/plan.h"
-#include "op/op_cases_mixture.h"
+#include "op/op_cuda_mixture.h"
 #include "op/op_cuda_paths.h"
 
 static void test_routing(void **state)
@@ -232,55 +231,13 @@ static void test_grouped_row(void **state)
       check_grouped_row(&cuda_target, gpu_dtypes[d], &grouped_cases[c], tolerance_of(gpu_dtypes[d], &grouped_cases[c]));
 }
 
-static yk_status run_with(unsigned allowed, yk_device *dev, const yk_mixture *mixture, const yk_mixture_args *args,
-                          yk_moe_plan *plan, yk_err *err)
-{
-  yk_moe_forward f = yk_moe_forward_of(dev, mixture, args);
-  *plan = yk_moe_plan_of(&f, allowed);
-  return yk_moe_run(&f, plan, err);
-}
-
-/* The device's own plan has one kernel for a single token exactly for the cases that are marked. */
-static yk_status run_as_planned(const mixture_case *c, yk_device *dev, const yk_mixture *mixture,
-                                const yk_mixture_args *args, yk_err *err)
-{
-  yk_moe_plan plan;
-  const bool is_hopper = yk_cuda_device_of(dev)->wna16.path == YK_GEMM_WGMMA;
-  YK_TRY(run_with(YK_MOE_FUSE_ALL, dev, mixture, args, &plan, err));
-  assert_int_equal(plan.is_single_token, is_hopper && c->is_in_one);
-  return YK_OK;
-}
-
-/* Routing, the shared expert and the combination in the kernels of the experts' GEMMs. */
-static yk_status run_in_two_kernels(const mixture_case *c, yk_device *dev, const yk_mixture *mixture,
-                                    const yk_mixture_args *args, yk_err *err)
-{
-  yk_moe_plan plan;
-  const bool is_hopper = yk_cuda_device_of(dev)->wna16.path == YK_GEMM_WGMMA;
-  YK_TRY(run_with(YK_MOE_FUSE_ALL & ~YK_MOE_FUSE_SINGLE_TOKEN, dev, mixture, args, &plan, err));
-  if (is_hopper && c->is_in_one && !c->is_fp4) assert_int_equal(plan.routing, YK_MOE_ROUTING_IN_GATE_UP);
-  if (is_hopper && c->is_in_one) assert_int_equal(plan.combination, YK_MOE_COMBINATION_IN_DOWN);
-  return YK_OK;
-}
-
-static yk_status run_apart(const mixture_case *c, yk_device *dev, const yk_mixture *mixture,
-                           const yk_mixture_args *args, yk_err *err)
-{
-  (void)c;
-  yk_moe_plan plan;
-  return run_with(0, dev, mixture, args, &plan, err);
-}
-
 /* Kernels for a single token, for few rows and for many, and the operations that they leave to others. Slots of a
  * single token are rounded only in separate kernels. */
 static void test_mixture(void **state)
 {
   (void)state;
-  static const mixture_way ways[] = {run_as_planned, run_in_two_kernels, run_apart, mixture_tapped, mixture_whole};
   for (int c = 0; c < N_MIXTURE_CASES; c++)
-    for (int d = 0; d < N_GPU_DTYPES; d++)
-      check_mixture(&cuda_target, gpu_dtypes[d], &mixture_cases[c], ways, sizeof ways / sizeof *ways,
-                    14.0 * op_unit_roundoff(gpu_dtypes[d]));
+    for (int d = 0; d < N_GPU_DTYPES; d++) check_cuda_mixture(&cuda_target, gpu_dtypes[d], &mixture_cases[c]);
 }
 
 /* ---- The plan ---------------------------------------------------------------------------------------------------- */
@@ -302,7 +259,7 @@ static yk_moe_plan plan_of(const op_target *target, const mixture_case *c, bool 
 {
   yk_device *dev = op_device_new(target, YK_BF16, 1, 16);
   const mixture_shapes shapes = mixture_shapes_of(c);
-  mixture_layers layers = mixture_layers_new(dev, &shapes, c->n_rows);
+  mixture_layers layers = mixture_layers_new(dev, c, &shapes);
   mixture_norm norm = mixture_norm_new(dev, c);
   yk_normed x = has_pending_norm ? mixture_pending(c, &norm) : (yk_normed){.rows = layers.router.x.dev};
   yk_mixture *mixture = mixture_new(dev, c, &layers);

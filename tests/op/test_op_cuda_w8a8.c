@@ -5,7 +5,7 @@
 #include "op/op_cuda_paths.h"
 
 /* K ranges of several thread blocks, rows and columns beyond a tile, fused parts, tiles of one to three warpgroups. The
- * tile of a GEMM also depends on the GPU: bench_linear --format w8a8 --check-only has shapes for all of them. */
+ * tile of a GEMM also depends on the GPU: test_large_cases has shapes for all of them. */
 static const w8a8_case gpu_cases[] = {
     {.k = 4096, .n = {520}, .n_parts = 1, .inputs = {PER_TOKEN}, .n_tokens = 5},
     {.k = 4096, .n = {520}, .n_parts = 1, .inputs = {PER_TOKEN}, .use_bias = true, .n_tokens = 3},
@@ -44,6 +44,29 @@ static void test_cases(void **state)
     check_w8a8_cases(cuda_paths[t], gpu_dtypes, N_GPU_DTYPES, gpu_cases,
                      gpu_is_small() ? N_GPU_CASES - 1 : N_GPU_CASES);
   }
+}
+
+/* Every tile, and tiles that are partly filled on each side; both types in turn. */
+static void test_large_cases(void **state)
+{
+  static const struct {
+    int64_t k, n;
+    bool is_gated;
+  } shapes[] = {{128, 64, false},  {40, 8, false},     {4096, 1536, false}, {1000, 520, false}, {12288, 96, false},
+                {1032, 200, true}, {4096, 4096, true}, {3072, 4096, false}, {128, 6152, false}};
+  static const int32_t token_counts[] = {1, 3, 8, 17, 33, 65, 100, 130, 200, 257, 300, 1000};
+  (void)state;
+  for (size_t s = 0; each_case(s, s < sizeof shapes / sizeof *shapes); s++)
+    for (size_t i = 0; each_case(i, i < sizeof token_counts / sizeof *token_counts); i++) {
+      w8a8_case shape = {.k = shapes[s].k,
+                         .n = {shapes[s].n, shapes[s].n},
+                         .n_parts = shapes[s].is_gated ? 2 : 1,
+                         .inputs = {PER_TOKEN, PER_TOKEN},
+                         .n_tokens = token_counts[i]};
+      if (shapes[s].is_gated) shape.activation = (yk_activation)YK_GATED_SILU;
+      for (int t = 0; t < N_CUDA_PATHS; t++)
+        check_w8a8_cases(cuda_paths[t], &gpu_dtypes[(s + i + (size_t)t) % N_GPU_DTYPES], 1, &shape, 1);
+    }
 }
 
 static void test_the_comparison_sees_faults(void **state)
@@ -109,6 +132,7 @@ int main(void)
   if (gate != GPU_GO) return gate;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_cases),
+      cmocka_unit_test(test_large_cases),
       cmocka_unit_test(test_the_comparison_sees_faults),
       cmocka_unit_test(test_rows_do_not_depend_on_their_batch),
       cmocka_unit_test(test_ranks_agree_with_one_rank),

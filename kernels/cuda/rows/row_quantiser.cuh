@@ -36,7 +36,7 @@ struct row_quantiser {
   /* x / scale, for an x of at most 11 bits, as in 16-bit floats: the nearest float32 if that decides to which integer
    * it rounds, that is for x next to a number half-way between two integers; else within an ulp. This is the last step
    * of Markstein's division (Computation of elementary functions on the IBM RISC System/6000 processor, 1990), from a
-   * guess that may be two ulps off. bench_linear --format w8a8 --check-only tests all x that decide. */
+   * guess that may be two ulps off. test_op_cuda_quotients tests all x that decide. */
   __device__ float quotient(float x) const
   {
     const float guess = __fmul_rn(x, reciprocal);
