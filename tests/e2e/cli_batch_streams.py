@@ -72,7 +72,7 @@ class Streams(Base):
         return peak
 
     def test_progress(self):
-        n = 300 if harness.is_sanitized(self.yoke) else 1500
+        n = 400
         self.write([{"prompt": [5], "max_tokens": 60, "ignore_eos": True}] * n)
         leader, follower = pty.openpty()
         command = [self.yoke, *map(str, self.arguments("--max-num-seqs", 2))]
