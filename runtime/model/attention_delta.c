@@ -286,7 +286,7 @@ static yk_status forward(const yk_sublayer *a, yk_sublayer_step *s, yk_err *err)
                          .adapters = s->batch->adapters};
   yk_row_parallel_args to_y = {.x = results, .y = s->y.rows, .scratch = (char *)s->scratch + a->out_offset_bytes};
   YK_RUN(s->operations, GEMM_QKV, s->layer, "in_proj", s->dev->ops->linear_forward(s->dev, a->in, &to_x, err));
-  YK_RUN(s->operations, ATTENTION, s->layer, "gated delta net", run_heads(a, s, x, results, err));
+  YK_RUN(s->operations, STATES, s->layer, "gated delta net", run_heads(a, s, x, results, err));
   return yk_row_parallel_run(&a->out, s, &to_y, YK_OPERATION_GEMM_O, "out_proj", err);
 }
 

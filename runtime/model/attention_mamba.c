@@ -259,7 +259,7 @@ static yk_status forward(const yk_sublayer *a, yk_sublayer_step *s, yk_err *err)
   yk_row_parallel_args to_y = {
       .x = scratch + a->results_offset_bytes, .y = s->y.rows, .scratch = scratch + a->out_offset_bytes};
   YK_RUN(s->operations, GEMM_QKV, s->layer, "in_proj", s->dev->ops->linear_forward(s->dev, a->in, &to_x, err));
-  YK_RUN(s->operations, ATTENTION, s->layer, "Mamba2", run_heads(a, s, err));
+  YK_RUN(s->operations, STATES, s->layer, "Mamba2", run_heads(a, s, err));
   return yk_row_parallel_run(&a->out, s, &to_y, YK_OPERATION_GEMM_O, "out_proj", err);
 }
 

@@ -21,6 +21,7 @@ typedef enum yk_operation_kind {
   YK_OPERATION_GEMM_DOWN,
   YK_OPERATION_LM_HEAD,
   YK_OPERATION_ATTENTION,
+  YK_OPERATION_STATES, /* recurrent layers in place of attention */
   YK_OPERATION_OTHER,
   YK_OPERATION_ALL_REDUCE,
   YK_OPERATION_GATHER,

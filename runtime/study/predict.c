@@ -38,6 +38,8 @@ static yk_pieces machine_pieces(const prediction *made, const json_t *point, int
   yk_pieces pieces = {.ranks = ranks, .machine_transfer_s = -1};
   const char *dtype = json_string_value(json_object_get(made->model, "dtype"));
   double layers = number_of(made->model, "n_layers"), hidden = number_of(made->model, "hidden_size");
+  double sublayers = number_of(made->model, "n_sublayers");
+  if (!(sublayers > 0)) sublayers = 2 * layers; /* studies of earlier versions lack the key */
   double batch = number_of(point, "batch") + number_of(point, "clients");
   double n_in = number_of(point, "input_len"), n_out = number_of(point, "output_len");
   double row_bytes = hidden * yk_study_element_bytes(dtype);
@@ -45,7 +47,7 @@ static yk_pieces machine_pieces(const prediction *made, const json_t *point, int
   double prefill_s = yk_machine_all_reduce_s(&made->machine, ranks, batch * n_in * row_bytes);
   double decode_s = yk_machine_all_reduce_s(&made->machine, ranks, batch * row_bytes);
   if (prefill_s < 0 || decode_s < 0) return pieces;
-  pieces.machine_transfer_s = (2 * layers + 1) * (prefill_s + (n_out - 1) * decode_s) / (batch * n_out);
+  pieces.machine_transfer_s = (sublayers + 1) * (prefill_s + (n_out - 1) * decode_s) / (batch * n_out);
   pieces.is_machine_measured = yk_machine_has_all_reduces(&made->machine, ranks);
   return pieces;
 }
@@ -59,11 +61,13 @@ static yk_pieces pieces_of(const prediction *made, const json_t *point)
     pieces.split_s[YK_TIME_LM_HEAD] = token_s;
     return pieces;
   }
-  for (int i = 0; i < YK_SPLIT_PARTS; i++) pieces.split_s[i] = token_s * shares[i];
-  for (int i = YK_SPLIT_PARTS; i < YK_TIME_PARTS; i++)
-    *(i == YK_TIME_ALL_REDUCE_TRANSFER ? &pieces.transfer_s
-      : i == YK_TIME_ALL_REDUCE_WAIT   ? &pieces.wait_s
-                                       : &pieces.rest_s) += token_s * shares[i];
+  for (int i = 0; i < YK_TIME_PARTS; i++) {
+    const int part = yk_split_part_of((yk_time_part)i);
+    *(part >= 0                          ? &pieces.split_s[part]
+      : i == YK_TIME_ALL_REDUCE_TRANSFER ? &pieces.transfer_s
+      : i == YK_TIME_ALL_REDUCE_WAIT     ? &pieces.wait_s
+                                         : &pieces.rest_s) += token_s * shares[i];
+  }
   return pieces;
 }
 

@@ -4,7 +4,13 @@
 
 #include "parallel/shard.h"
 
-_Static_assert(YK_SPLIT_PARTS == 6, "the parts that are split come first");
+_Static_assert(YK_SPLIT_STATES == 6, "the parts that are split come first");
+
+int yk_split_part_of(yk_time_part part)
+{
+  if (part == YK_TIME_STATES) return YK_SPLIT_STATES;
+  return part < (yk_time_part)YK_SPLIT_STATES ? (int)part : -1;
+}
 
 yk_split yk_split_read(const json_t *model, bool expert_parallel)
 {
@@ -12,6 +18,13 @@ yk_split yk_split_read(const json_t *model, bool expert_parallel)
                     .n_kv_heads = json_integer_value(json_object_get(model, "n_kv_heads")),
                     .ffn_size = json_integer_value(json_object_get(model, "intermediate_size")),
                     .group = json_integer_value(json_object_get(model, "group_size"))};
+  split.n_state_heads = json_integer_value(json_object_get(model, "n_state_heads"));
+  split.states_share = json_number_value(json_object_get(model, "states_share"));
+  if (split.n_state_heads < 1 || split.n_state_heads > INT32_MAX ||
+      !(split.states_share > 0 && split.states_share <= 1)) {
+    split.n_state_heads = 0;
+    split.states_share = 0;
+  }
   if (expert_parallel) split.n_whole_experts = json_integer_value(json_object_get(model, "n_experts"));
   const int64_t sizes[] = {split.n_heads, split.n_kv_heads, split.ffn_size, split.group + 1, split.n_whole_experts + 1};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -30,8 +43,13 @@ void yk_split_shares(const yk_split *split, int rank, int n_ranks, double shares
   if (split->n_heads == 0) return;
   const yk_shard_heads heads = yk_shard_heads_of(split->n_heads, split->n_kv_heads, rank, n_ranks);
   double n_own = (double)(yk_range_size(heads.q) + 2 * yk_range_size(heads.kv));
-  shares[YK_TIME_GEMM_QKV] = n_own / (double)(split->n_heads + 2 * split->n_kv_heads);
-  shares[YK_TIME_GEMM_O] = share_of(heads.q, split->n_heads);
+  double of_states = 0, weight = split->states_share;
+  if (split->n_state_heads > 0)
+    of_states = share_of(yk_shard_range(split->n_state_heads, 1, rank, n_ranks), split->n_state_heads);
+  shares[YK_SPLIT_STATES] = of_states;
+  shares[YK_TIME_GEMM_QKV] =
+      weight * of_states + (1 - weight) * n_own / (double)(split->n_heads + 2 * split->n_kv_heads);
+  shares[YK_TIME_GEMM_O] = weight * of_states + (1 - weight) * share_of(heads.q, split->n_heads);
   shares[YK_TIME_ATTENTION] = share_of(heads.kv, split->n_kv_heads);
   shares[YK_TIME_GEMM_GATE_UP] = shares[YK_TIME_GEMM_DOWN] =
       split->n_whole_experts > 0
@@ -55,7 +73,8 @@ double yk_split_slowest(const yk_split *split, int n_ranks, const double whole_s
   enum { IN_ATTENTION, IN_FFN, IN_LM_HEAD, N_SEGMENTS };
   static const int segment_of[YK_SPLIT_PARTS] = {
       [YK_TIME_GEMM_QKV] = IN_ATTENTION, [YK_TIME_ATTENTION] = IN_ATTENTION, [YK_TIME_GEMM_O] = IN_ATTENTION,
-      [YK_TIME_GEMM_GATE_UP] = IN_FFN,   [YK_TIME_GEMM_DOWN] = IN_FFN,       [YK_TIME_LM_HEAD] = IN_LM_HEAD};
+      [YK_TIME_GEMM_GATE_UP] = IN_FFN,   [YK_TIME_GEMM_DOWN] = IN_FFN,       [YK_TIME_LM_HEAD] = IN_LM_HEAD,
+      [YK_SPLIT_STATES] = IN_ATTENTION};
   double slowest_s[N_SEGMENTS] = {0}, shares[YK_SPLIT_PARTS];
   for (int rank = 0; rank < n_ranks; rank++) {
     double rank_s[N_SEGMENTS] = {0};

@@ -214,6 +214,17 @@ static yk_status add_points(const yk_study_frame *frame, const yk_study_records 
   return yk_scaling_add(points, err);
 }
 
+/* Adds the heads of recurrent layers, and the part of the layers with attention or a replacement that these are. */
+static int add_states(json_t *model, const yk_model_shapes *shapes)
+{
+  const int64_t n_states = shapes->n_delta_layers + shapes->n_mamba_layers;
+  const int64_t n_heads = shapes->n_delta_layers > 0 ? shapes->delta_key_heads : shapes->mamba_groups;
+  if (n_states == 0) return 0;
+  return json_object_set_new(model, "n_state_heads", json_integer(n_heads)) |
+         json_object_set_new(model, "states_share",
+                             json_real((double)n_states / (double)(n_states + yk_model_attention_layers(shapes))));
+}
+
 /* Adds the sizes that determine how ranks shard the model. */
 static int add_shapes(json_t *model, const yk_model_shapes *shapes)
 {
@@ -223,6 +234,8 @@ static int add_shapes(json_t *model, const yk_model_shapes *shapes)
              model, "intermediate_size",
              json_integer(shapes->n_expert_layers > 0 ? shapes->expert_size : shapes->intermediate_size)) |
          (shapes->n_expert_layers > 0 ? json_object_set_new(model, "n_experts", json_integer(shapes->n_experts)) : 0) |
+         add_states(model, shapes) |
+         json_object_set_new(model, "n_sublayers", json_integer(yk_model_sublayers(shapes))) |
          json_object_set_new(model, "group_size", json_integer(shapes->group_size));
 }
 

@@ -62,6 +62,34 @@ static void test_pieces(void **state)
   assert_true(eight.split_s[YK_TIME_LM_HEAD] > 0 && eight.split_s[YK_TIME_LM_HEAD] < 10);
 }
 
+/* Three of four layers have 16 key heads of gated delta nets, the others 16 query heads and 2 KV heads. 3 ranks have 6,
+ * 5, 5 and 6, 5, 5 and read 1, 2, 1; 4 ranks have a quarter of the states and half of K and V each. */
+static void test_split_of_states(void **state)
+{
+  (void)state;
+  json_t *model = json_pack("{s:i, s:i, s:i, s:i, s:i, s:f}", "n_heads", 16, "n_kv_heads", 2, "intermediate_size", 512,
+                            "group_size", 0, "n_state_heads", 16, "states_share", 0.75);
+  const yk_split split = yk_split_read(model, false);
+  const double states[YK_SPLIT_PARTS] = {[YK_SPLIT_STATES] = 16}, kv[YK_SPLIT_PARTS] = {[YK_TIME_ATTENTION] = 2};
+  double mean[YK_SPLIT_PARTS], own[YK_SPLIT_PARTS];
+  yk_split_mean(&split, 4, mean);
+  near(mean[YK_SPLIT_STATES], 0.25, 1e-12);
+  near(mean[YK_TIME_ATTENTION], 0.5, 1e-12);
+  near(mean[YK_TIME_GEMM_QKV], 0.75 / 4 + 0.25 * (4 + 2) / 20, 1e-12);
+  near(mean[YK_TIME_GEMM_O], 0.25, 1e-12);
+  near(yk_split_slowest(&split, 3, states), 6, 1e-12);
+  near(yk_split_slowest(&split, 3, kv), 2, 1e-12);
+  yk_split_shares(&split, 0, 3, own);
+  near(own[YK_TIME_GEMM_O], 6.0 / 16, 1e-12);
+  assert_int_equal(yk_split_part_of(YK_TIME_STATES), YK_SPLIT_STATES);
+  assert_int_equal(yk_split_part_of(YK_TIME_HOST), -1);
+  json_object_set_new(model, "states_share", json_real(2)); /* impossible: as without such layers */
+  const yk_split poor = yk_split_read(model, false);
+  yk_split_mean(&poor, 4, mean);
+  near(mean[YK_TIME_GEMM_QKV], (4.0 + 2) / 20, 1e-12);
+  json_decref(model);
+}
+
 /* 32 query heads and 8 KV heads: 3 ranks read 3, 4, 3 KV heads, 5 read 2, 3, 2, 2, 2, and 6 read 2 each. 96 groups of
  * FFN columns: 5 ranks have 20, 19, 19, 19, 19. */
 static void test_split(void **state)
@@ -183,6 +211,7 @@ static void test_predict(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_pieces), cmocka_unit_test(test_split),
-                                     cmocka_unit_test(test_predict_uneven), cmocka_unit_test(test_predict)};
+                                     cmocka_unit_test(test_split_of_states), cmocka_unit_test(test_predict_uneven),
+                                     cmocka_unit_test(test_predict)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

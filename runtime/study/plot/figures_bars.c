@@ -13,7 +13,7 @@ static const struct {
 } times[N_TIMES] = {
     {{YK_INK_GEMM, "G", "GEMMs of layers"}, {"gemm_qkv", "gemm_o", "gemm_gate_up", "gemm_down"}},
     {{YK_INK_HEAD, "L", "lm_head"}, {"lm_head"}},
-    {{YK_INK_ATTENTION, "A", "Attention"}, {"attention"}},
+    {{YK_INK_ATTENTION, "A", "Attention, recurrent layers"}, {"attention", "states"}},
     {{YK_INK_OTHER, "K", "Other kernels"}, {"other_kernels"}},
     {{YK_INK_REDUCE, "R", "All-reduce transfer"}, {"all_reduce_transfer"}},
     {{YK_INK_WAIT, "W", "Waiting for the slowest rank"}, {"all_reduce_wait"}},
