@@ -399,13 +399,19 @@ static yk_levels_sizes level_sizes(const parts *p)
   return yk_levels_sizes_for(yk_world_group_size(p->world) / p->host_ranks, p->host_ranks, &p->sizes);
 }
 
+/* Whether an end's reductions have two levels: slots of one host's ranks then never serve the whole group. */
+static bool end_has_levels(const parts *p, int i)
+{
+  if (p->host_ranks == 0 || p->host_ranks == yk_world_group_size(p->world)) return false;
+  return p->host_ranks == 1 || p->p2p[i];
+}
+
 /* The buffers of reductions in two levels, on the devices whose ranks use them. */
 static yk_status allocate_gathered(parts *p, yk_err *err)
 {
-  if (p->host_ranks == 0) return YK_OK;
-  const yk_levels_sizes sizes = level_sizes(p);
-  for (int i = 0; i < p->world->n_local && sizes.gather_bytes > 0; i++) {
-    if (p->host_ranks > 1 && !p->p2p[i]) continue;
+  for (int i = 0; i < p->world->n_local; i++) {
+    const yk_levels_sizes sizes = end_has_levels(p, i) ? level_sizes(p) : (yk_levels_sizes){0};
+    if (sizes.gather_bytes == 0) continue;
     YK_TRY(p->devs[i]->ops->alloc(p->devs[i], (size_t)(sizes.n_hosts * sizes.gather_bytes), &p->gathered[i], err));
   }
   return YK_OK;
@@ -480,7 +486,7 @@ static auto_comm *end_of(const parts *p, int i, const yk_comm_auto_options *opti
                      .stream = yk_cuda_device_stream(p->devs[i]),
                      .row_bytes = options->hidden * (int64_t)yk_dtype_bytes(p->devs[i]->dtype)};
   end->base.ops = &ops;
-  if (p->gathered[i]) set_levels(p, i, end);
+  if (end_has_levels(p, i)) set_levels(p, i, end);
   return end;
 }
 
