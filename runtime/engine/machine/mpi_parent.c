@@ -1,4 +1,4 @@
-/* mpi_parent.c - a process of MPI whose children have the ranks: see yoke/process.h. */
+/* mpi_parent.c - a process of MPI whose children have the ranks: see yoke/mpi_parent.h. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -2,10 +2,6 @@
 #ifndef YK_PROCESS_H
 #define YK_PROCESS_H
 
-#include <stdbool.h>
-
-#include "yoke/status.h"
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -14,21 +10,6 @@ extern "C" {
  *   the environment: NCCL_NVLS_ENABLE becomes 0, so that NCCL, which reads the variable at first use, keeps NVLink
  *   multicast off. Several ranks on GPUs are refused in a process in which the variable is not 0. */
 void yk_process_init(void);
-
-/* A process that MPI has started, and that starts the process with ranks itself: this one may end and be started again
- * while MPI's goes on. */
-typedef struct yk_mpi_parent yk_mpi_parent;
-
-/* yk_mpi_parent_start - starts MPI and agrees with the other processes on an address and a key. The environment then
- *   tells children about themselves: WORLD_SIZE, RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, YOKE_CLUSTER_KEY. They
- *   connect over TCP, without MPI. The port stays free for them until the end.
- *   master_host: as in yk_engine_options. Call it once, while there is one thread.
- *   Errors: YK_E_UNSUPPORTED (no MPI, or another one than Yoke was built with), YK_E_COMM, YK_E_IO, YK_E_NOMEM. */
-yk_status yk_mpi_parent_start(const char *master_host, yk_mpi_parent **out, yk_err *err);
-
-/* yk_mpi_parent_end - in_order: MPI ends, which waits for all processes; else the launcher ends the others once this
- *   process has ended. NULL is allowed. */
-void yk_mpi_parent_end(yk_mpi_parent *parent, bool in_order);
 
 #ifdef __cplusplus
 }
