@@ -87,7 +87,7 @@ class ConstrainedTest(Case):
         """client_requests.json is what tests/clients/run.py --record wrote: requests of openai, LangChain, instructor
         and others. Every answer has the form that the libraries read, and satisfies the request's schema."""
         with open(os.path.join(harness.TESTS_DIR, "e2e", "client_requests.json"), encoding="utf-8") as file:
-            asked = json.load(file)
+            asked = json.load(file)[::3 if harness.is_sanitized(self.yoke) else 1]
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             answers = list(pool.map(lambda one: self.server.post(one["path"], one["body"]), asked))
         for one, answer in zip(asked, answers):
