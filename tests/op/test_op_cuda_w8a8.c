@@ -89,6 +89,20 @@ static void test_ranks_agree_with_one_rank(void **state)
   for (int t = 0; t < N_CUDA_PATHS; t++) check_w8a8_ranks(cuda_paths[t], gpu_dtypes, N_GPU_DTYPES);
 }
 
+/* Sums of several thread blocks, and rows beyond a tile. */
+static void test_ranks_of_large_layers(void **state)
+{
+  static const int64_t shapes[][2] = {{4096, 1536}, {1000, 520}, {12288, 96}, {3072, 4096}, {128, 6152}}; /* k, n */
+  (void)state;
+  for (size_t s = 0; each_case(s, s < sizeof shapes / sizeof *shapes); s++)
+    for (int t = 0; each_case(t, t < N_CUDA_PATHS); t++) {
+      const int64_t k = shapes[s][0];
+      const w8a8_case shape = {.k = k, .n = {shapes[s][1]}, .n_parts = 1, .inputs = {PER_TOKEN}, .use_bias = s % 2};
+      const w8a8_sharing sharing = {2, {0, k / 3, k}};
+      assert_true(w8a8_ranks_agree(cuda_paths[t], gpu_dtypes[(s + (size_t)t) % N_GPU_DTYPES], &shape, &sharing, false));
+    }
+}
+
 static void test_ranks_that_cut_experts(void **state)
 {
   (void)state;
@@ -136,6 +150,7 @@ int main(void)
       cmocka_unit_test(test_the_comparison_sees_faults),
       cmocka_unit_test(test_rows_do_not_depend_on_their_batch),
       cmocka_unit_test(test_ranks_agree_with_one_rank),
+      cmocka_unit_test(test_ranks_of_large_layers),
       cmocka_unit_test(test_ranks_that_cut_experts),
       cmocka_unit_test(test_bits_of_the_cpu),
       cmocka_unit_test(test_refusals),
