@@ -3,8 +3,9 @@
 float16: the log-probability of each reference token within 0.02 of the golden, those of the alternatives (whose logits
 are smaller, so that rounding weighs more) within 0.06, and the golden's greedy token wherever its two best tokens
 differ by more than 0.04, since each of the two may be off. If CPU ranks in float16 differ from the golden by more than
-0.01, twice their difference replaces the 0.02; three times that of the alternatives replaces the 0.06 (gated delta nets
-amplify roundings: their norm divides results that are nearly 0). bfloat16 keeps three bits less: eight times as much.
+0.007, three times their difference replaces the 0.02, and three times that of the alternatives the 0.06: gated delta
+nets amplify roundings, since their norm divides results that are nearly 0, and GPUs round products of chunks that CPU
+ranks keep in float32. bfloat16 keeps three bits less: eight times as much.
 One case's prompts run in one batch.
 
 YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure; rank counts beyond it are skipped. No GPU: exit code 77.
@@ -19,6 +20,7 @@ from families import case_names
 
 TOLERANCES = {"float16": 0.02, "bfloat16": 0.16}
 ALTERNATIVES = 3  # times the tolerance
+OF_CPU = 3  # times the difference of CPU ranks
 N_TOP = 16
 N_PARALLEL = min(16, max(4, (os.cpu_count() or 1) // 4))  # programs at once
 DEMO_PROMPTS = ["Once upon a time", "The", "1 + 1 ="]
@@ -81,8 +83,8 @@ class CudaFamilies(harness.Case):
         on_cpu = self.cpu_results[folder, dtype]
         expected = [list(zip(prompt["output_ids"], prompt["margins"], prompt["top"])) for prompt in golden["prompts"]]
         of_cpu = [compare(steps, result, 1) for steps, result in zip(expected, on_cpu)]
-        tolerance = max(TOLERANCES[dtype], 2 * max(worst for worst, *_ in of_cpu))
-        alternatives = ALTERNATIVES * max(worst for _, worst, _ in of_cpu)
+        tolerance = max(TOLERANCES[dtype], OF_CPU * max(worst for worst, *_ in of_cpu))
+        alternatives = OF_CPU * max(worst for _, worst, _ in of_cpu)
         found = []
         for i, (steps, result) in enumerate(zip(expected, results)):
             wrong = complaint(steps, result, tolerance, alternatives)

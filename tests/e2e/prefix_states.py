@@ -47,10 +47,15 @@ class PrefixStates(Case):
         return ([(choice["token_ids"], choice["logprobs"]["token_logprobs"]) for choice in answer.value["choices"]],
                 answer.value["usage"]["prompt_tokens_details"]["cached_tokens"])
 
-    def assert_close(self, found, expected, what):
+    def assert_close(self, found, expected, what, drawn=False):
+        """drawn: on GPUs, tokens may part at any draw near a border, but not the first tokens of most choices."""
         self.assertEqual(len(found), len(expected), what)
+        if drawn and not harness.ON_CPU:
+            n_same = sum(one[0][0] == other[0][0] for one, other in zip(found, expected))
+            self.assertGreater(2 * n_same, len(found), what)
         for (tokens, logprobs), (other_tokens, other_logprobs) in zip(found, expected):
-            self.assert_same_tokens(tokens, other_tokens)
+            if harness.ON_CPU or not drawn:
+                self.assert_same_tokens(tokens, other_tokens)
             for i, (token, other) in enumerate(zip(tokens, other_tokens)):
                 if token != other:
                     break
@@ -83,7 +88,8 @@ class PrefixStates(Case):
         samples = {"n": 3, "temperature": 1, "seed": 11}
         found, n_cached = self.ask(reusing, prompts[2], **samples)
         self.assertGreaterEqual(n_cached, ends[2])
-        self.assert_close(found, self.ask(whole, prompts[2], **samples)[0], f"{preset} {options}, samples")
+        self.assert_close(found, self.ask(whole, prompts[2], **samples)[0], f"{preset} {options}, samples",
+                          drawn=True)
         self.assertEqual(whole.metric("state_cache_hits_total"), 0)
         self.assertGreaterEqual(reusing.metric("state_cache_hits_total"), 4)
         for server in (whole, reusing):

@@ -358,7 +358,7 @@ static inline void expect_row(const scene_reference *reference, int32_t row, int
   op_ref_attention(out, in + h * head_dim, keys, values, s->positions[row], s->kv_tokens[s->seq_of_row[row]],
                    window_of(s, row), head_dim, scale_of(s, row), reference->fault);
   const double share = s->shape->has_sinks ? share_of_tokens(s, row, h, keys) : 1.0;
-  const double *gates = in + (heads->n_q_heads + 2 * heads->n_kv_heads + h) * head_dim;
+  const double *gates = in + (heads->n_q_heads + h) * head_dim + yk_head_layout_kv_columns(heads);
   for (int32_t i = 0; i < head_dim; i++) out[i] *= heads->has_gates ? share / (1 + exp(-gates[i])) : share;
 }
 

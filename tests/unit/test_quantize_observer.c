@@ -26,10 +26,10 @@ static yk_status on_forward(void *user, const yk_linear *linear, const yk_linear
 /* Down's inputs of each choice: the output of the chosen expert's gate and up for the row alone. */
 static double inner_error(yk_device *dev, const shown *s, const yk_mixture_taps *taps)
 {
-  const int32_t n_choices = s->c->n_rows * MIXTURE_TOP_K;
+  const int32_t top_k = mixture_route(s->c).top_k, n_choices = s->c->n_rows * top_k;
   double worst = 0.0;
   for (int32_t i = 0; i < n_choices; i++) {
-    const int expert = taps->choices[i] - 1, row = i / MIXTURE_TOP_K; /* the rank holds experts from 1 on */
+    const int expert = taps->choices[i] - 1, row = i / top_k; /* the rank holds experts from 1 on */
     if (taps->slot_of_choice[i] < 0) continue;
     linear_run run = s->layers->gate_up.runs[expert];
     run.x = s->layers->router.x;
@@ -73,7 +73,7 @@ static void test_mixture(void **state)
   const mixture_case c = {.n_rows = 7, .hidden = 416, .ffn = 96, .shared_ffn = 160, .group = 32, .shared_group = 32};
   yk_device *dev = op_device_new(&target, YK_F32, 1, 16);
   const mixture_shapes shapes = mixture_shapes_of(&c);
-  mixture_layers layers = mixture_layers_new(dev, &shapes, c.n_rows);
+  mixture_layers layers = mixture_layers_new(dev, &c, &shapes);
   shown seen = {.dev = dev, .c = &c, .layers = &layers, .x = layers.router.x.dev, .inner_error = 1.0};
   yk_observer observer = {.on_forward = on_forward, .on_mixture = on_mixture, .user = &seen};
   yk_normed x = {.rows = layers.router.x.dev};
