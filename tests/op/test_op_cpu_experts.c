@@ -83,7 +83,12 @@ static void test_grouped_row(void **state)
 static void check_all_mixtures(const op_target *target)
 {
   static const mixture_way ways[] = {mixture_whole, mixture_tapped};
-  for (int c = 0; c < N_MIXTURE_CASES; c++) check_mixture(target, op_dtypes[c % 3], &mixture_cases[c], ways, 2, 0.0);
+  for (int c = 0; c < N_MIXTURE_CASES; c++) {
+    /* More weights than the kernels of GPUs keep in shared memory: other sizes run the same code here. */
+    const bool is_large = mixture_cases[c].hidden * mixture_cases[c].ffn > 1 << 19;
+    if (is_large && strcmp(target->name, "portable") == 0) continue;
+    check_mixture(target, op_dtypes[c % 3], &mixture_cases[c], ways, 2, 0.0);
+  }
 }
 
 static void test_mixture(void **state)
