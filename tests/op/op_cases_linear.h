@@ -51,7 +51,7 @@ static inline linear_run linear_run_new(yk_device *dev, const linear_case *shape
                                          .group_local = part->group_local,
                                          .use_bias = part->use_bias};
   }
-  if (shape->is_resident) {
+  if (shape->n_parts > 0 && shape->is_resident) {
     const linear_part_case *part = &shape->parts[0];
     double *slice = run.weights[0].plain + part->n_slice.begin * part->k;
     run.resident = op_array_new(dev, dev->dtype, (size_t)(yk_range_size(part->n_slice) * part->k));
@@ -151,13 +151,9 @@ static inline double *linear_run_expect(const linear_run *run, op_fault fault, d
 {
   double *y = calloc((size_t)(run->n_tokens * run->y_stride) + 1, sizeof *y);
   assert_non_null(y);
-  linear_reference reference = {.run = run,
-                                .fault = fault,
-                                .n_rows = run->n_tokens,
-                                .column_step = 1,
-                                .stride = run->y_stride,
-                                .y = y,
-                                .magnitudes = magnitudes};
+  linear_reference reference = {
+      .run = run, .fault = fault, .n_rows = run->n_tokens, .column_step = 1, .stride = run->y_stride, .y = y};
+  reference.magnitudes = magnitudes;
   linear_reference_fill(&reference, run->n_local);
   for (int32_t row = 0; row < run->n_tokens; row++)
     for (int64_t i = run->n_local; i < run->y_stride; i++) y[row * run->y_stride + i] = -7.0;

@@ -96,7 +96,8 @@ static inline void op_normals_task(void *context, int thread, int64_t begin, int
 
 static inline void op_normals_draw(op_random *random, double sigma, double *values, size_t n)
 {
-  op_normals normals = {*random, sigma, values};
+  op_normals normals = {.random = *random, .sigma = sigma};
+  normals.values = values;
   op_for_each((int64_t)n, (double)n, op_normals_task, &normals);
   random->n_drawn += (uint32_t)(2 * n);
 }
@@ -124,7 +125,8 @@ static inline void op_integers_task(void *context, int thread, int64_t begin, in
 
 static inline void op_integers_draw(op_random *random, int low, int high, int8_t *integers, int64_t n)
 {
-  op_integers drawn = {*random, low, high, integers};
+  op_integers drawn = {.random = *random, .low = low, .high = high};
+  drawn.integers = integers;
   op_for_each(n, (double)n, op_integers_task, &drawn);
   random->n_drawn += (uint32_t)n;
 }
