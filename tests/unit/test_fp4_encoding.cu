@@ -51,7 +51,7 @@ template <yk_dtype DTYPE> uint32_t pack(const uint32_t (&codes)[4][2])
 {
   uint32_t word = 0;
   for (int j = 0; j < 4; j++)
-    for (int half = 0; half < 2; half++) word |= fp4_bits<DTYPE>::packed(codes[j][half], j) << 16 * half;
+    for (int half = 0; half < 2; half++) word |= fp4_bits<DTYPE>::packed(codes[j][half], j, half);
   return word;
 }
 
@@ -64,10 +64,12 @@ template <yk_dtype DTYPE> void check_codes(uint32_t byte, std::mt19937 &random)
       for (auto &of_register : codes)
         for (uint32_t &of_half : of_register) of_half = random() % 16;
       codes[place / 2][place % 2] = code;
-      const uint32_t word = pack<DTYPE>(codes), scale = fp4_bits<DTYPE>::scale_pair(byte * 0x00010001u);
+      const uint32_t scale = fp4_bits<DTYPE>::scale_pair(byte * 0x00010001u);
+      uint32_t numbers[4];
+      fp4_bits<DTYPE>::unscaled(pack<DTYPE>(codes), numbers);
       for (int j = 0; j < 4; j++)
         for (int half = 0; half < 2; half++) {
-          const double number = value_of_half<DTYPE>(fp4_bits<DTYPE>::unscaled(word, j), half);
+          const double number = value_of_half<DTYPE>(numbers[j], half);
           const double weight = rounded<DTYPE>(number * value_of_half<DTYPE>(scale, half));
           const double expected = value_of_code(codes[j][half]) * value_of_scale(byte);
           const bool is_exact = DTYPE == YK_BF16 || byte >> 3 >= 9;

@@ -45,8 +45,8 @@ template <typename SHAPE> constexpr bool is_compiled(const SHAPE &shape, yk_gemm
 {
   scale_groups compiled = yk_gemm_traits(encoding).bits == 4 ? shape.int4_groups : shape.byte_groups;
   if (!has_groups(encoding, groups)) return false;
-  const int layouts = yk_gemm_traits(encoding).layouts, fewest = layouts & -layouts;
-  return compiled == scale_groups::ANY || (compiled == scale_groups::FROM_128 && groups == fewest);
+  const bool is_frequent = groups == 1 || encoding == YK_GEMM_FP4;
+  return compiled == scale_groups::ANY || (compiled == scale_groups::FROM_128 && is_frequent);
 }
 
 /* The same for a given GEMM. */

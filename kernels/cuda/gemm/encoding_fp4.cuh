@@ -7,8 +7,9 @@
  * from 2^-21 of the row's largest; the others within 2^-26 of it), and a group's accumulators need no scale of their
  * own.
  *
- * A half of a word holds the codes of registers 0 to 3 with their bits spread out, such that one AND extracts register
- * 0, a shift and an AND register 1; of registers 2 and 3 the sign has another shift than the rest.
+ * A half of a word holds the codes of registers 0 to 3 with their bits spread out, such that nine instructions extract
+ * them: most registers need a shift and an AND. All four cannot, since the four bits of a number in either type do not
+ * tile the 16 bits of a half.
  *
  * A scale byte: five bits of exponent e, from 1 to 30, then three of mantissa m: 2^(e - 29) (1 + m / 8). It is the
  * upper half of a float16, shifted by a bit; 255 is a NaN. The row scale times it is the scale of a group. MXFP4's
@@ -25,46 +26,89 @@ namespace yk_gemm {
 
 /* ---- Positions of a code's bits, on the host too ----------------------------------------------------------------- */
 
-template <yk_dtype DTYPE> struct fp4_bits {
-  static constexpr int MAGNITUDE_AT = DTYPE == YK_F16 ? 9 : 6; /* lowest bit of exponent and mantissa in the type */
-  static constexpr uint32_t SIGNS = 0x80008000u, MAGNITUDES = 0x00070007u << MAGNITUDE_AT;
+/* A word rotated to the left. */
+__host__ __device__ constexpr uint32_t fp4_rotated(uint32_t word, int by)
+{
+  return by == 0 ? word : word << by | word >> (32 - by);
+}
 
-  /* The left shifts that move register j's magnitudes and signs from their word to their positions in the type. */
-  __host__ __device__ static constexpr int magnitude_shift(int j)
-  {
-    return DTYPE == YK_BF16 && j == 3 ? -3 : 3 * j;
-  }
-  __host__ __device__ static constexpr int sign_shift(int j)
-  {
-    return j < 2 ? 3 * j : j - 1;
-  }
-  __host__ __device__ static constexpr uint32_t shifted(uint32_t word, int by)
-  {
-    return by >= 0 ? word << by : word >> -by;
-  }
+template <yk_dtype DTYPE> struct fp4_bits;
 
-  /* Register j of a word: two numbers, times 2^-14 or 2^-126. */
-  __host__ __device__ static constexpr uint32_t unscaled(uint32_t word, int j)
-  {
-    return (shifted(word, magnitude_shift(j)) & MAGNITUDES) | (shifted(word, sign_shift(j)) & SIGNS);
-  }
+/* In a half: bits 15 and 9 to 11 are register 0, 8 bits lower register 1; of the other two, one byte each, magnitudes
+ * are 3 bits higher and signs 7 bits lower. */
+template <> struct fp4_bits<YK_F16> {
+  static constexpr uint32_t NUMBERS = 0x8E008E00u;
 
-  /* For packing: a code in the lower half of its word; the upper half is the same 16 bits higher. */
-  __host__ __device__ static constexpr uint32_t packed(uint32_t code, int j)
+  /* The registers of a word: two numbers each, times 2^-14. */
+  __host__ __device__ static void unscaled(uint32_t word, uint32_t (&numbers)[4])
   {
-    return shifted((code & 7u) << MAGNITUDE_AT, -magnitude_shift(j)) | shifted((code & 8u) << 12, -sign_shift(j));
+    const uint32_t others = (word >> 3 & 0x0E0E0E0Eu) | (word << 7 & 0x80808080u);
+    numbers[0] = word & NUMBERS;
+    numbers[1] = word << 8 & NUMBERS;
+    numbers[2] = others & NUMBERS;
+#ifdef __CUDA_ARCH__
+    numbers[3] = __byte_perm(others, 0, 0x2404); /* one instruction instead of two */
+#else
+    numbers[3] = others << 8 & NUMBERS;
+#endif
   }
 
-  /* For packing: the bits of the registers of rows 0 to 7, which have even j. */
-  static constexpr uint32_t EVEN_BITS = (packed(15, 0) | packed(15, 2)) * 0x00010001u;
-  static_assert((packed(15, 0) ^ packed(15, 1) ^ packed(15, 2) ^ packed(15, 3)) == 0xFFFFu, "each bit once");
+  /* For packing: a code of register j in half 0 or 1 of a word. */
+  __host__ __device__ static constexpr uint32_t packed(uint32_t code, int j, int half)
+  {
+    const uint32_t low = j < 2 ? (code & 7u) << 1 | (code & 8u) << 4 : (code & 7u) << 4 | code >> 3;
+    return low << (j % 2 ? 0 : 8) << 16 * half;
+  }
 
-  /* A scale byte as the factor of unscaled numbers, in both halves. bytes: the byte at bits 0 and 16, else zeros. */
+  /* Two scale bytes as factors of unscaled numbers, one in each half. bytes: at bits 0 and 16, else zeros. */
   __host__ __device__ static constexpr uint32_t scale_pair(uint32_t bytes)
   {
-    return DTYPE == YK_F16 ? bytes << 7 : (bytes << 4) + 0x70007000u;
+    return bytes << 7;
   }
 };
+
+/* Bits 15 and 6 to 8 of a half, rotated to the left by -6 (register 0), -2 (register 1) and 4 (register 2). Register 3
+ * is in place but for its mantissa, which is 8 bits higher. */
+template <> struct fp4_bits<YK_BF16> {
+  static constexpr uint32_t NUMBERS = 0x81C081C0u, MANTISSAS = 0x00400040u;
+
+  /* Two numbers each, times 2^-126. */
+  __host__ __device__ static void unscaled(uint32_t word, uint32_t (&numbers)[4])
+  {
+    numbers[0] = word << 6 & NUMBERS;
+    numbers[1] = word << 2 & NUMBERS;
+    numbers[2] = fp4_rotated(word, 28) & NUMBERS;
+    numbers[3] = (word & (NUMBERS ^ MANTISSAS)) | (word >> 8 & MANTISSAS);
+  }
+
+  __host__ __device__ static constexpr uint32_t packed(uint32_t code, int j, int half)
+  {
+    const uint32_t number = ((code & 7u) << 6 | (code & 8u) << 12) << 16 * half;
+    return j == 0   ? number >> 6
+           : j == 1 ? number >> 2
+           : j == 2 ? fp4_rotated(number, 4)
+                    : (number & ~MANTISSAS) | (number & MANTISSAS) << 8;
+  }
+
+  __host__ __device__ static constexpr uint32_t scale_pair(uint32_t bytes)
+  {
+    return (bytes << 4) + 0x70007000u;
+  }
+};
+
+/* For packing: the bits of register j; those of the registers of rows 0 to 7 of a panel, which have even j. */
+template <yk_dtype DTYPE> __host__ __device__ constexpr uint32_t fp4_register_bits(int j)
+{
+  return fp4_bits<DTYPE>::packed(15, j, 0) | fp4_bits<DTYPE>::packed(15, j, 1);
+}
+template <yk_dtype DTYPE> constexpr uint32_t FP4_EVEN_BITS = fp4_register_bits<DTYPE>(0) | fp4_register_bits<DTYPE>(2);
+
+template <yk_dtype DTYPE> constexpr bool has_one_register_for_each_bit()
+{
+  return (fp4_register_bits<DTYPE>(0) ^ fp4_register_bits<DTYPE>(1) ^ fp4_register_bits<DTYPE>(2) ^
+          fp4_register_bits<DTYPE>(3)) == 0xFFFFFFFFu;
+}
+static_assert(has_one_register_for_each_bit<YK_F16>() && has_one_register_for_each_bit<YK_BF16>(), "eight codes");
 
 /* ---- Scales, for packing ----------------------------------------------------------------------------------------- */
 
@@ -109,25 +153,28 @@ __host__ __device__ inline uint32_t fp4_scale(float ratio)
 /* load takes the four groups' scale bytes of the two rows, and the group's number. Fragments are exact if scaled. */
 template <yk_dtype DTYPE> struct dequant<YK_GEMM_FP4, DTYPE> {
   using bits = fp4_bits<DTYPE>;
-  uint32_t scale[2];
+  uint32_t scales; /* of the row in the low half, of the upper row in the high half */
 
   __device__ __forceinline__ void load(uint2 words, int group)
   {
-    const uint32_t word = group < 2 ? words.x : words.y;
-    scale[0] = bits::scale_pair(__byte_perm(word, 0, group % 2 ? 0x4242 : 0x4040));
-    scale[1] = bits::scale_pair(__byte_perm(word, 0, group % 2 ? 0x4343 : 0x4141));
+    scales = bits::scale_pair(__byte_perm(group < 2 ? words.x : words.y, 0, group % 2 ? 0x4342 : 0x4140));
+  }
+
+  /* Numbers of a row times its scale, which the instruction reads in place. */
+  __device__ __forceinline__ uint32_t scaled(uint32_t numbers, bool is_upper) const
+  {
+    const __half2 pair = pair_of<__half2>(scales);
+    const uint32_t scale = bits_of(is_upper ? __high2half2(pair) : __low2half2(pair));
+    if constexpr (DTYPE == YK_F16) return multiply_f16x2(numbers, scale);
+    return multiply_add_bf16x2(numbers, scale, 0x80008000u); /* plus -0 */
   }
 
   __device__ __forceinline__ void expand(const uint4 &words, int step, uint32_t (&fragment)[4]) const
   {
-    const uint32_t word = word_at(words, step);
+    uint32_t numbers[4];
+    bits::unscaled(word_at(words, step), numbers);
 #pragma unroll
-    for (int j = 0; j < 4; j++) {
-      if constexpr (DTYPE == YK_F16)
-        fragment[j] = multiply_f16x2(bits::unscaled(word, j), scale[j % 2]);
-      else
-        fragment[j] = multiply_add_bf16x2(bits::unscaled(word, j), scale[j % 2], 0x80008000u); /* plus -0 */
-    }
+    for (int j = 0; j < 4; j++) fragment[j] = scaled(numbers[j], j % 2);
   }
 };
 

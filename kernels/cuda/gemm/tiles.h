@@ -20,7 +20,7 @@ enum plan_kernel {
 };
 
 /* The sizes of scale groups, in inputs, that a tile is compiled for: all; multiples of 128 (or one group for all of k),
- * and of 32 for 4-bit floats; none. Groups of 128 and more, which nearly all AWQ models have, get every tile with a
+ * and all of 4-bit floats; none. Groups of 128 and more, which nearly all AWQ models have, get every tile with a
  * gain; groups of 64 and 32 omit tiles with small gains (bench_linear --plans prints the gains). */
 enum class scale_groups { ANY, FROM_128, NONE };
 

@@ -51,7 +51,6 @@ constexpr int PANEL_THREADS = 64, BLOCK_PANELS = 4;
 
 template <yk_dtype DTYPE> __global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) pack_fp4_kernel(rows_params p)
 {
-  using bits = fp4_bits<DTYPE>;
   const packed_panel<PANEL_THREADS, BLOCK_PANELS> to(p.to);
   if (to.panel >= p.to.panels) return;
   const int half = to.thread / 32, lane = to.thread % 32;
@@ -61,9 +60,9 @@ template <yk_dtype DTYPE> __global__ void __launch_bounds__(PANEL_THREADS *BLOCK
     if (column < 0) continue;
     for (int step = 0; step < 4; step++) {
       const int64_t k = to.k_tile * TILE_K + half * 64 + step * 16 + lane % 4 * 2;
-      uint32_t word = words[step] & (upper ? bits::EVEN_BITS : ~bits::EVEN_BITS);
+      uint32_t word = words[step] & (upper ? FP4_EVEN_BITS<DTYPE> : ~FP4_EVEN_BITS<DTYPE>);
       for (int i = 0; i < 4; i++)
-        word |= bits::packed(code_of(p, row, column, k + i / 2 * 8 + i % 2), i / 2 * 2 + upper) << i % 2 * 16;
+        word |= fp4_bits<DTYPE>::packed(code_of(p, row, column, k + i / 2 * 8 + i % 2), i / 2 * 2 + upper, i % 2);
       words[step] = word;
     }
   }
