@@ -60,11 +60,8 @@ template <> struct fp4_bits<YK_F16> {
     return low << (j % 2 ? 0 : 8) << 16 * half;
   }
 
-  /* Two scale bytes as factors of unscaled numbers, one in each half. bytes: at bits 0 and 16, else zeros. */
-  __host__ __device__ static constexpr uint32_t scale_pair(uint32_t bytes)
-  {
-    return bytes << 7;
-  }
+  static constexpr int SCALE_AT = 7; /* lowest bit of a scale byte in its half */
+  static constexpr uint32_t SCALE_OFFSET = 0;
 };
 
 /* Bits 15 and 6 to 8 of a half, rotated to the left by -6 (register 0), -2 (register 1) and 4 (register 2). Register 3
@@ -90,11 +87,28 @@ template <> struct fp4_bits<YK_BF16> {
                     : (number & ~MANTISSAS) | (number & MANTISSAS) << 8;
   }
 
-  __host__ __device__ static constexpr uint32_t scale_pair(uint32_t bytes)
-  {
-    return (bytes << 4) + 0x70007000u;
-  }
+  static constexpr int SCALE_AT = 4;
+  static constexpr uint32_t SCALE_OFFSET = 0x70007000u;
 };
+
+/* A scale word holds the scale bytes of two rows and two groups: those of the even group at their positions in a pair
+ * of scales, those of the odd group rotated to the left by 8 bits. For packing: a byte in its word. */
+template <yk_dtype DTYPE> __host__ __device__ constexpr uint32_t fp4_packed_scale(uint32_t byte, bool is_odd, int half)
+{
+  return fp4_rotated(byte << fp4_bits<DTYPE>::SCALE_AT << 16 * half, is_odd ? 8 : 0);
+}
+
+/* The pair of scales of the even or the odd group of a scale word, as factors of unscaled numbers: one in each half. */
+template <yk_dtype DTYPE> __host__ __device__ inline uint32_t fp4_scale_pair(uint32_t word, bool is_odd)
+{
+  constexpr uint32_t BYTES = fp4_packed_scale<DTYPE>(0xFF, false, 0) | fp4_packed_scale<DTYPE>(0xFF, false, 1);
+  const uint32_t bytes = is_odd ? fp4_rotated(word, 24) : word;
+#ifdef __CUDA_ARCH__
+  return and_or(bytes, BYTES, fp4_bits<DTYPE>::SCALE_OFFSET);
+#else
+  return (bytes & BYTES) | fp4_bits<DTYPE>::SCALE_OFFSET;
+#endif
+}
 
 /* For packing: the bits of register j; those of the registers of rows 0 to 7 of a panel, which have even j. */
 template <yk_dtype DTYPE> __host__ __device__ constexpr uint32_t fp4_register_bits(int j)
@@ -150,14 +164,15 @@ __host__ __device__ inline uint32_t fp4_scale(float ratio)
 
 /* ---- Fragments --------------------------------------------------------------------------------------------------- */
 
-/* load takes the four groups' scale bytes of the two rows, and the group's number. Fragments are exact if scaled. */
+/* load takes the scale words of groups 0 and 1 and of groups 2 and 3, and the group's number. Fragments are exact if
+ * scaled. */
 template <yk_dtype DTYPE> struct dequant<YK_GEMM_FP4, DTYPE> {
   using bits = fp4_bits<DTYPE>;
   uint32_t scales; /* of the row in the low half, of the upper row in the high half */
 
   __device__ __forceinline__ void load(uint2 words, int group)
   {
-    scales = bits::scale_pair(__byte_perm(group < 2 ? words.x : words.y, 0, group % 2 ? 0x4342 : 0x4140));
+    scales = fp4_scale_pair<DTYPE>(group < 2 ? words.x : words.y, group % 2);
   }
 
   /* Numbers of a row times its scale, which the instruction reads in place. */

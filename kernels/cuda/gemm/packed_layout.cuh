@@ -5,7 +5,7 @@
  *                           step
  *   or 2048 bytes           [input quarter 4][lane 32][k16 step 2][2] words: two words hold a lane's A fragment
  *   64 bytes per group      [row 8][upper 2] scale words (encoding_*.cuh)
- *   or per four groups      [row 8][group 4][upper 2] scale bytes
+ *   or per four groups      [row 8][groups 0 and 1; 2 and 3] words of four scale bytes (encoding_fp4.cuh)
  * Register j of a fragment holds row lane / 4 (+ 8 for odd j), inputs 2 (lane % 4) and the next one (+ 8 for j of 2 and
  * 3), in its two halves. Nibbles are the four bits of the word from bit 4j and from bit 4j + 16. Bytes of register j
  * are in word j / 2, at bytes 0 and 2 for even j, 1 and 3 for odd j. FP4, and FP8 for float16, have other bits of the

@@ -45,6 +45,21 @@ __device__ uint32_t code_of(const rows_params &p, int64_t row, int64_t column, i
   return p.source.bytes[column * p.source.row_bytes + k] & 0xFu;
 }
 
+/* A scale word with the scales of a row of the panel, of an even group and the next one, if this part owns the row. */
+template <yk_dtype DTYPE, typename PANEL>
+__device__ uint32_t with_scales(const rows_params &p, const PANEL &to, uint32_t word, int row, int upper, int group)
+{
+  const int64_t packed_row = to.panel * PANEL_COLUMNS + row + 8 * upper, column = p.to.source_column(packed_row);
+  if (column < 0) return word;
+  for (int i = 0; i < 2; i++) {
+    const int64_t k = to.k_tile * TILE_K + (group + i) * (TILE_K / p.to.groups);
+    const uint32_t byte = scale_byte(p, packed_row, column, k);
+    word &= ~fp4_packed_scale<DTYPE>(0xFF, i, upper);
+    word |= fp4_packed_scale<DTYPE>(byte ? byte : FP4_LEAST_SCALE, i, upper);
+  }
+  return word;
+}
+
 /* A thread block packs four panels of a K tile, one thread for each lane of each input half. Two parts of a layer may
  * share a panel, 8 columns each: a word keeps the bits that the other part's call wrote. */
 constexpr int PANEL_THREADS = 64, BLOCK_PANELS = 4;
@@ -66,13 +81,12 @@ template <yk_dtype DTYPE> __global__ void __launch_bounds__(PANEL_THREADS *BLOCK
       words[step] = word;
     }
   }
-  for (int i = to.thread; i < p.to.groups * PANEL_COLUMNS; i += PANEL_THREADS) {
-    const int group = i / PANEL_COLUMNS, at = i % PANEL_COLUMNS;
-    const int64_t row = to.panel * PANEL_COLUMNS + at / 2 + 8 * (at % 2), column = p.to.source_column(row);
-    if (column < 0) continue;
-    const uint32_t byte = scale_byte(p, row, column, to.k_tile * TILE_K + group * (TILE_K / p.to.groups));
-    to.packed[YK_GEMM_PANEL_WEIGHT_BYTES(YK_GEMM_FP4) + group / 4 * SCALE_BLOCK_BYTES + at / 2 * 8 + group % 4 * 2 +
-              at % 2] = static_cast<uint8_t>(byte ? byte : FP4_LEAST_SCALE);
+  uint32_t *scales = reinterpret_cast<uint32_t *>(to.packed + YK_GEMM_PANEL_WEIGHT_BYTES(YK_GEMM_FP4));
+  for (int i = to.thread; i < p.to.groups / 2 * 8; i += PANEL_THREADS) {
+    const int row = i / 2 % 8, group = i / 16 * 4 + i % 2 * 2;
+    uint32_t word = scales[i];
+    for (int upper = 0; upper < 2; upper++) word = with_scales<DTYPE>(p, to, word, row, upper, group);
+    scales[i] = word;
   }
 }
 
