@@ -27,7 +27,8 @@ enum {
   MESSAGE_EXPERT_ROWS    /* the number of counts: read and gather them */
 };
 
-static const double REPORT_S = 2; /* for other processes to exceed the same time limit, and to report that */
+static const double LEAST_ADAPT_S = 600; /* to load an adapter, if steps have a time limit */
+static const double REPORT_S = 2;        /* for other processes to exceed the same time limit, and to report that */
 
 /* The next command of all ranks: load the checkpoint, run the step, read counts (each stage's first rank), or take an
  * adapter. The other pointers are NULL. */
@@ -466,7 +467,7 @@ yk_status yk_ranks_read_expert_rows(yk_ranks *ranks, int64_t *rows, size_t n, do
   return run_read_rows(ranks, rows, timeout_s, err);
 }
 
-/* Steps in flight end first, since they have a time limit, and reading an adapter has none. */
+/* Steps in flight end first, since their time limit is another one: reading an adapter may take longer. */
 yk_status yk_ranks_adapt(yk_ranks *ranks, const yk_adapter *adapter, int32_t number, double timeout_s, yk_err *err)
 {
   yk_err errors[YK_MAX_RANKS];
@@ -474,7 +475,8 @@ yk_status yk_ranks_adapt(yk_ranks *ranks, const yk_adapter *adapter, int32_t num
   for (int i = 0; i < ranks->settings.world.n_local; i++) errors[i] = YK_ERR_INIT;
   ranks->waiter = pthread_self();
   ranks->command = (command){.adapter = adapter, .number = number, .errors = errors};
-  YK_TRY(yk_rank_group_run(ranks->group, &ranks->command, 0, err));
+  const double limit_s = timeout_s > 0 && timeout_s < LEAST_ADAPT_S ? LEAST_ADAPT_S : timeout_s;
+  YK_TRY(yk_rank_group_run(ranks->group, &ranks->command, limit_s, err));
   for (int i = 0; i < ranks->settings.world.n_local; i++)
     if (errors[i].code != YK_OK) return yk_err_set(err, errors[i].code, "%s", errors[i].message);
   return YK_OK;
