@@ -60,15 +60,16 @@ __device__ __forceinline__ block_work work_of_block(const panel_split &split, in
   return w;
 }
 
-/* Called by all threads: one thread calls init_barriers, one lets the next kernel start; on return the barriers of all
- * blocks of the cluster can be used. */
-template <typename INIT> __device__ __forceinline__ void begin_block(const CUtensorMap *map, INIT init_barriers)
+/* Called by all threads: one thread calls init_barriers, one lets the next kernel start unless next_is_late; on return
+ * the barriers of all blocks of the cluster can be used. */
+template <typename INIT>
+__device__ __forceinline__ void begin_block(const CUtensorMap *map, bool next_is_late, INIT init_barriers)
 {
   if (threadIdx.x == CONSUMER_WARPS * 32) {
     prefetch_tensor_map(map);
     init_barriers();
   }
-  if (threadIdx.x == 0) let_next_kernel_start();
+  if (threadIdx.x == 0 && !next_is_late) let_next_kernel_start();
   if (cluster_size() == 1)
     __syncthreads();
   else

@@ -93,6 +93,8 @@ typedef struct yk_gemm_call {
    * true for consecutive GEMMs on a stream. Results do not depend on it. */
   bool second_half;
   int64_t y_stride; /* with desc.f32_output: elements between rows of y */
+  /* The next kernel reads x before its own griddepcontrol.wait: it may start only when x is complete. */
+  bool next_reads_x;
 } yk_gemm_call;
 
 #endif

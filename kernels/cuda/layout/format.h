@@ -101,6 +101,7 @@ typedef struct yk_cuda_gemm_call {
   int32_t *sums;         /* device [n_rows, n]: see yk_linear_sums_args */
   yk_dtype y_dtype;
   int64_t y_stride, n_rows;
+  bool next_reads_x; /* for a kind with delays_next */
 } yk_cuda_gemm_call;
 
 /* Work that one kernel does in addition to a grouped GEMM: only work that the plan of a mixture (moe/plan.h) has found
@@ -151,6 +152,10 @@ struct yk_cuda_gemm_kind {
   int64_t (*grouped_staging_bytes)(const yk_cuda_gemm *gemm, int64_t max_slots);
 
   /* ---- */
+
+  /* If the call's next_reads_x is set, the next kernel on the stream starts only when all results of kernels before
+   * this GEMM are complete, x among them: the next kernel may read x before griddepcontrol.wait. */
+  bool delays_next;
 
   /* plan - called once for each GEMM of a layer: returns a block from malloc, read by forward, with the kernel for each
    *   number of rows; freed with the layer. NULL: forward needs none. Errors: YK_E_NOMEM. */

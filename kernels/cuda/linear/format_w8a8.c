@@ -186,6 +186,7 @@ static const yk_cuda_gemm_kind w8a8 = {
     .weight_bytes = weight_bytes,
     .grouped_staging_bytes = grouped_staging_bytes,
 #ifdef YOKE_HAVE_CUDA
+    .delays_next = true, /* for every call: the GEMM lets the next kernel start after its own wait */
     .quantised_bytes = quantised_bytes,
     .quantise = quantise,
     .forward = forward,

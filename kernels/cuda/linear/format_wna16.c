@@ -71,7 +71,8 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
                         .m = call->n_rows,
                         .workspace = cuda->gemm_workspace.ptr,
                         .second_half = yk_gemm_take_turn(&cuda->gemm_turns),
-                        .y_stride = call->y_stride};
+                        .y_stride = call->y_stride,
+                        .next_reads_x = call->next_reads_x};
   return yk_cuda_blame(cuda, yk_gemm_forward(&cuda->wna16, &desc, call->plan, &wna16, cuda->stream, err), err);
 }
 
@@ -135,8 +136,8 @@ static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_cal
 }
 
 #define FUNCTIONS                                                                                                      \
-  .plan = plan, .workspace_bytes = workspace_bytes, .writes_in_place = writes_in_place, .forward = forward,            \
-  .forward_grouped = forward_grouped
+  .delays_next = true, .plan = plan, .workspace_bytes = workspace_bytes, .writes_in_place = writes_in_place,           \
+  .forward = forward, .forward_grouped = forward_grouped
 #define F32_FUNCTIONS                                                                                                  \
   .plan = plan, .workspace_bytes = workspace_bytes, .writes_in_place = writes_f32_in_place, .forward = forward
 #else

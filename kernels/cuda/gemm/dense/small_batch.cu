@@ -128,6 +128,7 @@ cudaError_t small_batch_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc
   p.slice_warps = plan.slice_warps;
   p.k_slices = l.k_slices;
   p.tile_panels = l.tile_panels;
+  p.next_reads_x = call.next_reads_x;
   void *args[] = {&map, &p};
   return launch_clusters(kernels_of(types_of(desc), plan.tile).get(desc), l.clusters, l.cluster, l.threads,
                          l.shared_bytes, args, stream);

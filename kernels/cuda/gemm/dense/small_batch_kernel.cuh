@@ -14,7 +14,7 @@
  *
  * Programmatic dependent launch: weights do not depend on the preceding kernel, so copies of the first stages' weights
  * are issued before griddepcontrol.wait. The next GEMM may start at once; its ring fills while this GEMM computes
- * (occupancy.cuh). */
+ * (occupancy.cuh). A next kernel that reads x early may start after the wait (yk_gemm_call.next_reads_x). */
 #ifndef YK_KERNELS_CUDA_GEMM_DENSE_SMALL_BATCH_KERNEL_CUH
 #define YK_KERNELS_CUDA_GEMM_DENSE_SMALL_BATCH_KERNEL_CUH
 
@@ -49,6 +49,7 @@ struct small_batch_params {
   int stages;                /* a multiple of k_slices */
   int slice_warps, k_slices; /* warps of a K slice: 1, 2, 4 or 8; K slices of a block */
   int tile_panels;           /* panels of the warps of a slice */
+  bool next_reads_x;         /* yk_gemm_call */
   const float *row_scales;   /* NULL for an encoding without */
 };
 
@@ -217,6 +218,7 @@ __device__ __forceinline__ void consume(const small_batch_params &p, const small
   r.at.stage = slice;
   int ahead = slice; /* number of K tiles of the output tile before this slice's next one */
   wait_for_previous_kernel();
+  if (p.next_reads_x && threadIdx.x == 0) let_next_kernel_start();
   for (int panel = w.panel, tile = 0; panel < w.panel_end; panel += p.tile_panels, tile++) {
     float acc[WARP_PANELS][N / 8][4] = {};
     float2 row_scales[WARP_PANELS];
@@ -259,7 +261,7 @@ __global__ void __maxnreg__(OCCUPANCY == occupancy::MOST ? MOST_REGISTERS : HALF
   extern __shared__ __align__(1024) uint8_t shared[];
   __shared__ uint64_t barriers[SMALL_BATCH_BARRIERS];
   uint32_t memory = shared_address(shared), barrier = shared_address(barriers);
-  begin_block(&map, [&] { init_barriers(p, memory_of_block<PANEL, N>(p, memory, barrier)); });
+  begin_block(&map, p.next_reads_x, [&] { init_barriers(p, memory_of_block<PANEL, N>(p, memory, barrier)); });
   constexpr int REGISTERS = OCCUPANCY == occupancy::MOST ? MOST_CONSUMER_REGISTERS : HALF_CONSUMER_REGISTERS;
   run_warps<REGISTERS>(
       [&](int producer) {
