@@ -459,7 +459,8 @@ typedef struct yk_device_limits {
   int32_t max_seqs;         /* sequences of one step, and rows sampled */
   int32_t max_model_tokens; /* longest sequence */
   int32_t vocab;
-  int32_t n_adapters; /* low-rank adapters that rows may have; 0: none */
+  int32_t n_adapters;   /* low-rank adapters that rows may have; 0: none */
+  int32_t adapter_rank; /* their largest rank */
 } yk_device_limits;
 
 /* yk_cpu_device_create - a device on the host's cores.

@@ -58,6 +58,24 @@ static const adapter_case adapter_cases[] = {
       .activation = {YK_ACTIVATION_SILU, false, 0.0f, 0.0f}},
      3,
      3},
+    {{.parts = {{64, 4160, 64, YK_F16, {0, 64}, {0, 4160}, 64, true}, /* more outputs than warps, groups of ranks */
+                {64, 96, 64, YK_F16, {0, 64}, {0, 96}, 64, false}},
+      .n_parts = 2},
+     3,
+     50},
+    {{.parts = {{64, 4128, 64, YK_F16, {0, 64}, {0, 4128}, 64, true},
+                {64, 4128, 64, YK_F16, {0, 64}, {0, 4128}, 64, false}},
+      .n_parts = 2,
+      .activation = YK_GATED_SILU},
+     3,
+     33},
+    {{.parts = {{96, 64, 32, YK_F16, {0, 96}, {0, 64}, 32, true}, /* more ranks than one launch takes */
+                {96, 64, 32, YK_F16, {0, 96}, {0, 64}, 32, true},
+                {96, 64, 32, YK_F16, {0, 96}, {0, 64}, 32, true},
+                {96, 64, 32, YK_F16, {0, 96}, {0, 64}, 32, true}},
+      .n_parts = 4},
+     3,
+     64},
 };
 enum { N_ADAPTER_CASES = sizeof adapter_cases / sizeof *adapter_cases };
 

@@ -15,14 +15,14 @@ static double tolerance_of(yk_dtype dtype, const linear_case *shape)
          0x1p-10 + 4.0 * sums;
 }
 
-/* 600 rows: more than a block of rows that passes through the scratch, and tiles of many rows. */
+/* Up to 16 rows: one launch; 600: more than a block of rows that passes through the scratch, and tiles of many rows. */
 static void test_adapters(void **state)
 {
   (void)state;
-  static const int32_t token_counts[] = {1, 7, 64, 300, 600};
+  static const int32_t token_counts[] = {1, 7, 16, 64, 300, 600};
   for (int path = 0; each_case(path, path < N_CUDA_PATHS); path++)
     for (int d = 0; each_case(d, d < N_GPU_DTYPES); d++)
-      for (int t = 0; each_case(t, t < (gpu_is_small() ? 3 : 5)); t++)
+      for (int t = 0; each_case(t, t < (gpu_is_small() ? 4 : 6)); t++)
         check_adapters(cuda_paths[path], gpu_dtypes[d], token_counts[t], false, tolerance_of);
 }
 

@@ -7,6 +7,11 @@
  *            weights are fetched meanwhile
  *   expand   adds the ranges in order, multiplies by B, adds to the GEMM's result; after the GEMM
  *
+ * or, for few rows on a GPU with clusters, one launch for both after the GEMM:
+ *
+ *   adapt    computes A x, and adds K ranges through the shared memory of a cluster, while the GEMM runs; then the rest
+ *            as expand
+ *
  * Rows are taken in tiles of rows with the same adapter (row_tiles.cuh), so that a thread block reads a matrix once for
  * all rows of a tile. Which rows form tiles is found on the device: a recorded step serves any assignment of adapters
  * to rows. A row's result depends on the number of rows of the step, by the number of K ranges, but not on other rows.
@@ -18,6 +23,8 @@
  * the launch. */
 #ifndef YK_KERNELS_CUDA_ADAPTERS_ADAPTERS_H
 #define YK_KERNELS_CUDA_ADAPTERS_ADAPTERS_H
+
+#include <stdbool.h>
 
 #include <cuda_runtime_api.h>
 
@@ -36,11 +43,9 @@ typedef struct yk_cuda_adapted_rows {
   yk_dtype dtype;
   const int32_t *adapters; /* [n_rows] as in yk_linear_args, written before the step's first kernel */
   int64_t n_rows;
-  float *products; /* yk_cuda_adapter_product_floats */
+  float *products;     /* of yk_cuda_adapter_product_floats; not used by yk_cuda_launch_adapt */
+  const int *clusters; /* host: yk_gemm_gpu.clusters of the GPU; only yk_cuda_launch_adapt reads them */
 } yk_cuda_adapted_rows;
-
-/* yk_cuda_adapter_product_floats - floats of products for steps of up to max_rows rows. */
-int64_t yk_cuda_adapter_product_floats(const yk_cuda_adapter_layout *layout, int64_t max_rows);
 
 /* yk_cuda_launch_shrink - products = A x for every row with an adapter. x: act [n_rows, k]. */
 cudaError_t yk_cuda_launch_shrink(const yk_cuda_adapted_rows *rows, const void *x, cudaStream_t stream);
@@ -63,6 +68,16 @@ typedef struct yk_cuda_expand_args {
 /* yk_cuda_launch_expand - after yk_cuda_launch_shrink of the same rows, with one kernel between them at least. */
 cudaError_t yk_cuda_launch_expand(const yk_cuda_adapted_rows *rows, const yk_cuda_expand_args *args,
                                   cudaStream_t stream);
+
+/* yk_cuda_adapts_in_one_launch - whether yk_cuda_launch_adapt takes steps of n_rows on the current device: up to 16
+ *   rows, and padded ranks of all parts of up to 192 together. */
+bool yk_cuda_adapts_in_one_launch(const yk_cuda_adapter_layout *layout, int64_t n_rows);
+
+/* yk_cuda_launch_adapt - both products, after the layer's GEMM. x: as of yk_cuda_launch_shrink, complete before the
+ *   first thread block of this kernel starts, for which the GEMM's call has next_reads_x. args: of all rows of the step
+ *   (first_row 0). */
+cudaError_t yk_cuda_launch_adapt(const yk_cuda_adapted_rows *rows, const void *x, const yk_cuda_expand_args *args,
+                                 cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -15,9 +15,8 @@ constexpr int RANGE_WARPS = 8;
 /* Rows of a tile for steps of up to FEW_ROWS rows, most of which are decode steps, and for larger ones. */
 constexpr int FEW_ROWS = 512, FEW_TILE_ROWS = 16, MANY_TILE_ROWS = 32;
 
-/* At most 16 ranges, fewer with more chunks of rows, which fill the GPU by themselves: ranges times chunks of rows is
- * at most 64, or there is one range. */
-constexpr int64_t MOST_RANGES = 16, MOST_RANGE_CHUNKS = 64, MOST_ROW_RANGES = MOST_RANGE_CHUNKS * CHUNK_ROWS;
+/* Ranges times chunks of rows, unless there is one range: more chunks of rows fill the GPU by themselves. */
+constexpr int64_t MOST_RANGE_CHUNKS = YK_ADAPTER_ROW_RANGES / CHUNK_ROWS;
 
 struct product_ranges {
   int count;
@@ -26,7 +25,7 @@ struct product_ranges {
 
 inline product_ranges product_ranges_of(const yk_cuda_adapter_layout &layout, int64_t n_rows)
 {
-  const int64_t most = std::clamp<int64_t>(MOST_RANGE_CHUNKS / chunks_of(n_rows), 1, MOST_RANGES);
+  const int64_t most = std::clamp<int64_t>(MOST_RANGE_CHUNKS / chunks_of(n_rows), 1, YK_ADAPTER_RANGES);
   const int64_t wanted = std::clamp<int64_t>(layout.k_chunks / RANGE_WARPS, 1, most);
   const int64_t chunks = (layout.k_chunks + wanted - 1) / wanted;
   return {static_cast<int>((layout.k_chunks + chunks - 1) / chunks), static_cast<int>(chunks)};

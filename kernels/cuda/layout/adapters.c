@@ -10,8 +10,7 @@ yk_cuda_adapter_layout yk_cuda_adapters_lay_out(const yk_linear_spec *spec)
 {
   yk_cuda_adapter_layout layout = {.n_parts = spec->n_parts,
                                    .max_rank = spec->adapter_rank,
-                                   .part_tiles =
-                                       (spec->adapter_rank + YK_ADAPTER_TILE_RANKS - 1) / YK_ADAPTER_TILE_RANKS,
+                                   .part_tiles = yk_cuda_adapter_tiles(spec->adapter_rank),
                                    .k = yk_linear_x_size(&spec->parts[0])};
   int64_t n_outputs = 0;
   layout.k_chunks = yk_ceil_div_i64(layout.k, YK_ADAPTER_CHUNK);
@@ -33,6 +32,12 @@ yk_cuda_adapter_layout yk_cuda_adapters_lay_out(const yk_linear_spec *spec)
 int64_t yk_cuda_adapters_bytes(const yk_cuda_adapter_layout *layout)
 {
   return layout->matrices + layout->n_adapters * layout->adapter_bytes;
+}
+
+int64_t yk_cuda_adapter_product_floats(int64_t n_tiles, int64_t max_rows)
+{
+  const int64_t row_ranges = yk_max_i64(max_rows, yk_min_i64(max_rows * YK_ADAPTER_RANGES, YK_ADAPTER_ROW_RANGES));
+  return row_ranges * n_tiles * YK_ADAPTER_TILE_RANKS;
 }
 
 /* The power of two by which the largest of n numbers is in [1, 2), if there is a finite one above 2^-100; else 1. */

@@ -24,7 +24,9 @@ enum {
   YK_ADAPTER_TILE_RANKS = 16,
   YK_ADAPTER_CHUNK = 32, /* columns of x, or outputs */
   YK_ADAPTER_BLOCK = YK_ADAPTER_TILE_RANKS * YK_ADAPTER_CHUNK,
-  YK_ADAPTER_ELEMENT_BYTES = 2
+  YK_ADAPTER_ELEMENT_BYTES = 2,
+  YK_ADAPTER_RANGES = 16,      /* maximum of K ranges whose sums A x stay apart */
+  YK_ADAPTER_ROW_RANGES = 4096 /* maximum of rows times K ranges, unless there is one range */
 };
 
 /* An entry of the table: one part of one adapter. */
@@ -51,6 +53,16 @@ yk_cuda_adapter_layout yk_cuda_adapters_lay_out(const yk_linear_spec *spec);
 
 /* yk_cuda_adapters_bytes - memory of all adapters of a layer. */
 int64_t yk_cuda_adapters_bytes(const yk_cuda_adapter_layout *layout);
+
+/* yk_cuda_adapter_product_floats - floats of the products A x of a layer of n_tiles tiles of ranks, of all parts, for
+ *   steps of up to max_rows rows. */
+int64_t yk_cuda_adapter_product_floats(int64_t n_tiles, int64_t max_rows);
+
+/* yk_cuda_adapter_tiles - tiles of ranks of a part. */
+static inline int32_t yk_cuda_adapter_tiles(int32_t max_rank)
+{
+  return (max_rank + YK_ADAPTER_TILE_RANKS - 1) / YK_ADAPTER_TILE_RANKS;
+}
 
 /* yk_cuda_adapter_pack - an adapter's matrices in the order of the layout.
  *   parts   [n_parts], ranks within max_rank

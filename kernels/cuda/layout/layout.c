@@ -175,10 +175,17 @@ int64_t yk_cuda_linear_staging_bytes(const yk_linear_spec *spec)
 
 /* ---- The device itself ------------------------------------------------------------------------------------------- */
 
+/* For adapters: results of GEMMs before activation, of rows of up to 32768 columns, and products. */
+static int64_t adapters_bytes(const yk_device_limits *limits)
+{
+  const int64_t n_tiles = (int64_t)YK_MAX_LINEAR_PARTS * yk_cuda_adapter_tiles(limits->adapter_rank);
+  if (limits->n_adapters == 0) return 0;
+  return (INT64_C(32) << 20) + yk_cuda_adapter_product_floats(n_tiles, limits->max_tokens) * (int64_t)sizeof(float);
+}
+
 int64_t yk_cuda_device_own_bytes(const yk_device_limits *limits)
 {
-  const int64_t rest = INT64_C(64) << 20;                                  /* workspaces of GEMMs and attention */
-  const int64_t adapters = limits->n_adapters > 0 ? INT64_C(32) << 20 : 0; /* their products, unfinished results */
-  return YK_CUDA_CUBLAS_BYTES + YK_CUDA_QUANTISED_BYTES + rest + adapters +
+  const int64_t rest = INT64_C(64) << 20; /* workspaces of GEMMs and attention */
+  return YK_CUDA_CUBLAS_BYTES + YK_CUDA_QUANTISED_BYTES + rest + adapters_bytes(limits) +
          (int64_t)limits->max_seqs * limits->vocab * (int64_t)sizeof(uint32_t);
 }

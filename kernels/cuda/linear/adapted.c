@@ -31,7 +31,8 @@ yk_status yk_cuda_adapted_create(yk_cuda_device *cuda, const yk_linear_spec *spe
     return yk_err_set(err, YK_E_UNSUPPORTED, "linear: adapters on a GPU: expected 16-bit results, found float32");
   YK_TRY(yk_cuda_alloc(&cuda->base, (size_t)yk_cuda_adapters_bytes(&linear->adapters), &memory, err));
   linear->adapter_memory = memory;
-  const int64_t n_floats = yk_cuda_adapter_product_floats(&linear->adapters, linear->max_tokens);
+  const int64_t n_floats = yk_cuda_adapter_product_floats(
+      (int64_t)linear->adapters.n_parts * linear->adapters.part_tiles, linear->max_tokens);
   YK_TRY(yk_cuda_grow(cuda, &cuda->adapter_products, (size_t)n_floats * sizeof(float), err));
   return create_unfinished(cuda, linear, err);
 }
@@ -88,20 +89,33 @@ static yk_cuda_adapted_rows rows_of(const yk_cuda_device *cuda, const yk_cuda_ad
                                 .dtype = cuda->base.dtype,
                                 .adapters = adapted->adapters,
                                 .n_rows = adapted->n_rows,
-                                .products = cuda->adapter_products.ptr};
+                                .products = cuda->adapter_products.ptr,
+                                .clusters = cuda->wna16.clusters};
 }
 
-yk_status yk_cuda_adapted_begin(yk_cuda_device *cuda, const yk_cuda_adapted *adapted, const void *x, yk_err *err)
+yk_cuda_adapted yk_cuda_adapted_of(const yk_linear *linear, const yk_linear_args *args)
 {
-  if (!yk_cuda_adapted_is_any(adapted)) return YK_OK;
+  yk_cuda_adapted adapted = {.linear = linear, .adapters = args->adapters, .n_rows = args->n_tokens, .x = args->x};
+  adapted.is_after_gemm = yk_cuda_adapted_is_any(&adapted) && linear->layout.n_gemms == 1 &&
+                          linear->layout.gemms[0].kind->delays_next &&
+                          yk_cuda_adapts_in_one_launch(&linear->adapters, adapted.n_rows);
+  return adapted;
+}
+
+yk_status yk_cuda_adapted_begin(yk_cuda_device *cuda, const yk_cuda_adapted *adapted, yk_err *err)
+{
+  if (!yk_cuda_adapted_is_any(adapted) || adapted->is_after_gemm) return YK_OK;
   const yk_cuda_adapted_rows rows = rows_of(cuda, adapted);
-  return yk_cuda_check(cuda, yk_cuda_launch_shrink(&rows, x, cuda->stream), "first product of adapters", err);
+  return yk_cuda_check(cuda, yk_cuda_launch_shrink(&rows, adapted->x, cuda->stream), "first product of adapters", err);
 }
 
 static yk_status expand(yk_cuda_device *cuda, const yk_cuda_adapted *adapted, const yk_cuda_expand_args *args,
                         yk_err *err)
 {
   const yk_cuda_adapted_rows rows = rows_of(cuda, adapted);
+  if (adapted->is_after_gemm)
+    return yk_cuda_check(cuda, yk_cuda_launch_adapt(&rows, adapted->x, args, cuda->stream), "products of adapters",
+                         err);
   return yk_cuda_check(cuda, yk_cuda_launch_expand(&rows, args, cuda->stream), "second product of adapters", err);
 }
 

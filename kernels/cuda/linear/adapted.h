@@ -16,7 +16,12 @@ typedef struct yk_cuda_adapted {
   const yk_linear *linear;
   const int32_t *adapters; /* as in yk_linear_args */
   int64_t n_rows;
+  const void *x;      /* device act [n_rows, columns of x] */
+  bool is_after_gemm; /* one launch after the GEMM computes A x as well; the GEMM's call has next_reads_x */
 } yk_cuda_adapted;
+
+/* yk_cuda_adapted_of - the rows of a forward of the layer. */
+yk_cuda_adapted yk_cuda_adapted_of(const yk_linear *linear, const yk_linear_args *args);
 
 static inline bool yk_cuda_adapted_is_any(const yk_cuda_adapted *adapted)
 {
@@ -32,8 +37,8 @@ void yk_cuda_adapted_destroy(yk_device *dev, yk_linear *linear);
 yk_status yk_cuda_linear_adapt(yk_device *dev, yk_linear *linear, int32_t adapter, const yk_linear_adapter *parts,
                                yk_err *err);
 
-/* yk_cuda_adapted_begin - the products A x, before the layer's GEMMs. x: act [n_rows, columns of x]. */
-yk_status yk_cuda_adapted_begin(yk_cuda_device *cuda, const yk_cuda_adapted *adapted, const void *x, yk_err *err);
+/* yk_cuda_adapted_begin - the products A x, before the layer's GEMMs, unless is_after_gemm. */
+yk_status yk_cuda_adapted_begin(yk_cuda_device *cuda, const yk_cuda_adapted *adapted, yk_err *err);
 
 /* yk_cuda_adapted_add - y += scale * B (A x) for the rows with an adapter, after the layer's GEMMs. y: act [n_rows,
  *   y_stride]. */

@@ -197,6 +197,7 @@ typedef struct row_block {
   void *y;
   yk_dtype y_dtype;
   int64_t y_stride, n_rows;
+  bool next_reads_x; /* as in yk_cuda_gemm_call */
 } row_block;
 
 /* Copies results from the scratch to y. bias: for a GEMM without an epilogue. */
@@ -267,7 +268,8 @@ static yk_status multiply_block(yk_cuda_device *cuda, const yk_linear *linear, i
                             .y = b->y,
                             .y_dtype = b->y_dtype,
                             .y_stride = b->y_stride,
-                            .n_rows = b->n_rows};
+                            .n_rows = b->n_rows,
+                            .next_reads_x = b->next_reads_x};
   if (!is_in_place) {
     call.y = cuda->scratch.ptr;
     call.y_dtype = kind->has_epilogue ? gemm->dtype : YK_F32;
@@ -281,8 +283,10 @@ static yk_status multiply_block(yk_cuda_device *cuda, const yk_linear *linear, i
 }
 
 /* Multiplies all rows by GEMM i, in blocks. */
-static yk_status multiply(yk_cuda_device *cuda, const yk_linear *linear, int i, const yk_linear_args *args, yk_err *err)
+static yk_status multiply(yk_cuda_device *cuda, const yk_cuda_adapted *adapted, int i, const yk_linear_args *args,
+                          yk_err *err)
 {
+  const yk_linear *linear = adapted->linear;
   const yk_cuda_gemm *gemm = &linear->layout.gemms[i];
   const char *matrix = linear->memory + args->matrix * linear->layout.matrix_bytes;
   yk_dtype y_dtype = linear->f32_output ? YK_F32 : cuda->base.dtype;
@@ -297,7 +301,8 @@ static yk_status multiply(yk_cuda_device *cuda, const yk_linear *linear, int i, 
                          .y = y + row * args->y_stride * y_bytes,
                          .y_dtype = y_dtype,
                          .y_stride = args->y_stride,
-                         .n_rows = yk_min_i64(n_rows, args->n_tokens - row)};
+                         .n_rows = yk_min_i64(n_rows, args->n_tokens - row),
+                         .next_reads_x = adapted->is_after_gemm};
     YK_TRY(multiply_block(cuda, linear, i, matrix, &b, is_in_place, err));
   }
   return YK_OK;
@@ -319,7 +324,8 @@ static yk_status multiply_unfinished(yk_cuda_device *cuda, const yk_cuda_adapted
                               .y = cuda->scratch.ptr,
                               .y_dtype = gemm->dtype,
                               .y_stride = gemm->n,
-                              .n_rows = yk_min_i64(n_rows, args->n_tokens - row)};
+                              .n_rows = yk_min_i64(n_rows, args->n_tokens - row),
+                              .next_reads_x = adapted->is_after_gemm};
     YK_TRY(run_gemm(cuda, linear, linear->memory, &call, err));
     YK_TRY(yk_cuda_adapted_finish(cuda, adapted, row, &call, (char *)args->y + row * y_bytes, args->y_stride, err));
   }
@@ -331,11 +337,11 @@ yk_status yk_cuda_linear_forward(yk_device *dev, const yk_linear *linear, const 
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   YK_TRY(yk_linear_check_args(args, linear->max_tokens, linear->n_matrices, err));
   YK_TRY(yk_cuda_enter(cuda, err));
-  const yk_cuda_adapted adapted = {.linear = linear, .adapters = args->adapters, .n_rows = args->n_tokens};
-  YK_TRY(yk_cuda_adapted_begin(cuda, &adapted, args->x, err));
+  const yk_cuda_adapted adapted = yk_cuda_adapted_of(linear, args);
+  YK_TRY(yk_cuda_adapted_begin(cuda, &adapted, err));
   if (yk_cuda_adapted_is_any(&adapted) && linear->unfinished.kind)
     return multiply_unfinished(cuda, &adapted, args, err);
-  for (int i = 0; i < linear->layout.n_gemms; i++) YK_TRY(multiply(cuda, linear, i, args, err));
+  for (int i = 0; i < linear->layout.n_gemms; i++) YK_TRY(multiply(cuda, &adapted, i, args, err));
   return yk_cuda_adapted_add(cuda, &adapted, args->y, args->y_stride, err);
 }
 

@@ -73,8 +73,9 @@ yk_status yk_cuda_linear_scale(yk_device *dev, const yk_linear *linear, const yk
   const yk_cuda_gemm *gemm = gemm_of(linear);
   YK_TRY(yk_cuda_enter(cuda, err));
   if (!gemm) return YK_OK;
-  const yk_cuda_adapted adapted = {.linear = linear, .adapters = args->adapters, .n_rows = args->n_tokens};
-  YK_TRY(yk_cuda_adapted_begin(cuda, &adapted, args->x, err));
+  const yk_cuda_adapted adapted = {
+      .linear = linear, .adapters = args->adapters, .n_rows = args->n_tokens, .x = args->x};
+  YK_TRY(yk_cuda_adapted_begin(cuda, &adapted, err));
   YK_TRY(scale(cuda, linear, args, err));
   return yk_cuda_adapted_add(cuda, &adapted, args->y, gemm->n, err);
 }

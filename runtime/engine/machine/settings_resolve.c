@@ -239,7 +239,8 @@ static yk_status choose_lengths(const yk_engine_options *o, const yk_model_confi
                                       .max_seqs = (int32_t)yk_min_i64(o->max_seqs, o->max_batched_tokens),
                                       .max_model_tokens = longest_sequence(o, config, limit),
                                       .vocab = config->vocab_size,
-                                      .n_adapters = o->max_adapters};
+                                      .n_adapters = o->max_adapters,
+                                      .adapter_rank = o->max_adapter_rank};
   return YK_OK;
 }
 
