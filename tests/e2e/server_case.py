@@ -82,9 +82,9 @@ class Server:
                 raise AssertionError(f"expected {text!r}, found {self.err}")
             time.sleep(0.001)
 
-    def wait_for_metric(self, name, value, within_s=20, headers=None):
+    def wait_for_metric(self, name, value, within_s=20, headers=None, **labels):
         end = time.monotonic() + within_s
-        while (found := self.metric(name, headers)) != value:
+        while (found := self.metric(name, headers, **labels)) != value:
             if time.monotonic() > end:
                 raise AssertionError(f"{name}: expected {value}, found {found}")
             time.sleep(0.01)

@@ -98,14 +98,15 @@ class Streams(Case):
                 running = [self.open(server, {**LONG, "stream": stream}) for _ in range(2)]
                 server.wait_for_metric("num_requests_running", 2)
                 waiting = self.open(server, {**LONG, "stream": stream})
-                server.wait_for_metric("num_requests_waiting", 1)
+                # Not merely read: who leaves before that has no request that could end.
+                server.wait_for_metric("num_requests_waiting_by_reason", 1, reason="capacity")
                 for connection in (waiting, *running):
                     leave(connection)
                 server.wait_for_metric("num_requests_running", 0)
                 self.assertEqual(server.metric("num_requests_waiting"), 0)
                 for connection in (waiting, *running):
                     connection.close()
-        self.assertEqual(server.metric("request_success_total", finished_reason="abort"), 18)
+        server.wait_for_metric("request_success_total", 18, finished_reason="abort")
         self.assertEqual(server.metric("kv_cache_usage_perc"), 0)
 
     def close(self, connection):
