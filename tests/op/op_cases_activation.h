@@ -44,7 +44,7 @@ static inline void check_activation(const op_target *target, yk_dtype dtype, lin
                token_counts[t], error, tolerance);
   }
   if (shape.parts[0].k_slice.begin == 0 && shape.y_pad == 0)
-    check_linear_grouped(target, dtype, &shape, kind % 2 == 0, target->variant ? 0.0 : tolerance_of(dtype, &shape));
+    check_linear_grouped(target, dtype, &shape, kind % 2 == 0, target->lacks_f32 ? tolerance_of(dtype, &shape) : 0.0);
 }
 
 static inline void check_activations(const op_target *target, yk_dtype dtype,

@@ -144,10 +144,12 @@ static inline void check_large_linear(const op_target *target, yk_dtype dtype, c
   dev->ops->destroy(dev);
 }
 
-/* All shapes, both types of activations in turn. */
+/* All shapes, both types of activations in turn. Devices keep weights of 8 bits in groups of 32 inputs and more. */
 static inline void check_large_linears(const op_target *target, large_format format)
 {
+  const bool is_8_bits = format == LARGE_INT8 || format == LARGE_FP8;
   for (int c = 0; each_case(c, c < N_LARGE_LINEARS); c++) {
+    if (is_8_bits && large_linears[c].group_local % 32 != 0) continue;
     const linear_case shape = large_linear_case(&large_linears[c], format, c);
     check_large_linear(target, op_dtypes[(c + (int)format) % 2], &shape, 600 + (uint32_t)c);
   }

@@ -130,8 +130,11 @@ template <typename T>
 static cudaError_t launch(const yk_cuda_attention &attn, const params &p, const yk_attention_args &args,
                           cudaStream_t stream)
 {
+  /* Decode leaves out the offsets of static keys and values: the former move all scores of a query alike, and the latter
+   * the result, unless a sink, which no offset moves, takes part of the softmax. */
+  const bool needs_offsets = p.sinks && p.k_channels;
   cudaError_t error = cudaErrorNotSupported;
-  if (max_heads_per_kv(p.heads) <= 64) {
+  if (max_heads_per_kv(p.heads) <= 64 && !needs_offsets) {
     switch (p.heads.head_dim) {
     case 64: error = launch_tensor_cores<T, 64>(attn, p, args, stream); break;
     case 80: error = launch_tensor_cores<T, 80>(attn, p, args, stream); break;
