@@ -1,5 +1,6 @@
 /* wgmma.cuh - matrix instructions of a warpgroup (sm_90a only): d [64, N] (+)= A [64, 16] B [16, N] of 16-bit floats,
- * accumulated in float32, and A [64, 32] B [32, N] of signed bytes, accumulated in int32, exactly.
+ * accumulated in float32; A [64, 32] B [32, N] of signed bytes, accumulated in int32, exactly; and of 8-bit floats
+ * (e4m3), accumulated in float32 registers, but added inside an instruction with about 14 bits of the largest term.
  *
  * The four warps of a warpgroup issue an instruction together; it runs asynchronously until wgmma_wait. Warp w holds
  * rows 16w .. 16w+15 of d, as adjacent C fragments of mma.cuh: d[i] holds columns 8i .. 8i+7. A comes from registers
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 namespace yk_ptx {
 
@@ -71,9 +73,11 @@ template <int N> __device__ __forceinline__ void pin(int (&d)[N][4])
 }
 
 /* d = (accumulate ? d : 0) + A B, for each N that a kernel uses.
- *   T        __half, __nv_bfloat16 or int8_t
- *   run_rs   A from registers; B K-major, or MN-major with TRANSPOSE_B; not of bytes
- *   run_ss   A and B from shared memory, K-major, or, except for bytes, MN-major with TRANSPOSE_A, TRANSPOSE_B */
+ *   T        __half, __nv_bfloat16, int8_t or __nv_fp8_e4m3
+ *   run_rs   A from registers; B K-major, or MN-major with TRANSPOSE_B; not of int8_t. A register of e4m3 holds four
+ *            consecutive k of a row: 4 (lane % 4) and the next three, + 16 for a2 and a3
+ *   run_ss   A and B from shared memory, K-major, or, except for bytes, MN-major with TRANSPOSE_A, TRANSPOSE_B; not of
+ *            e4m3 */
 template <typename T, int N> struct wgmma;
 
 /* PTX takes registers as a literal list. YK_TEN: ten operand numbers; YK_D4 .. YK_D64: that many numbers of d, whose
@@ -168,6 +172,29 @@ YK_WGMMA_S8(256, YK_LIST(YK_D64("+r", 0), YK_D64("+r", 16)),
                 YK_TEN(10) YK_TEN(11) "%120,%121,%122,%123,%124,%125,%126,%127",
             "%128", "%129", "%130")
 
+/* The same for 8-bit floats. A0 .. A3, B, P: operand numbers of A's registers, B's descriptor and accumulate. */
+#define YK_WGMMA_E4M3(N, D, NUMBERS, A0, A1, A2, A3, B, P)                                                             \
+  template <> struct wgmma<__nv_fp8_e4m3, N> {                                                                         \
+    static __device__ __forceinline__ void run_rs(float (&d)[N / 8][4], const uint32_t (&a)[4], uint64_t b,            \
+                                                  bool accumulate)                                                     \
+    {                                                                                                                  \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N                  \
+                   "k32.f32.e4m3.e4m3 {" NUMBERS "}, {" A0 "," A1 "," A2 "," A3 "}, " B ", p, 1, 1;\n}"                \
+                   : D                                                                                                 \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));           \
+    }                                                                                                                  \
+  };
+
+YK_WGMMA_E4M3(64, YK_LIST(YK_D32("+f", 0)), YK_TEN() YK_TEN(1) YK_TEN(2) "%30,%31", "%32", "%33", "%34", "%35", "%36",
+              "%37")
+YK_WGMMA_E4M3(96, YK_LIST(YK_D32("+f", 0), YK_D16("+f", 8)),
+              YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) "%40,%41,%42,%43,%44,%45,%46,%47", "%48", "%49", "%50", "%51",
+              "%52", "%53")
+YK_WGMMA_E4M3(128, YK_LIST(YK_D64("+f", 0)),
+              YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) YK_TEN(4) YK_TEN(5) "%60,%61,%62,%63", "%64", "%65", "%66", "%67",
+              "%68", "%69")
+
+#undef YK_WGMMA_E4M3
 #undef YK_WGMMA_S8
 #undef YK_WGMMA
 #undef YK_WGMMA_TYPE
