@@ -45,7 +45,10 @@ typedef struct yk_linear_part {
   /* If weight.group > 0: number of rows of the local shard that share a scale, counted from k.begin; divides
    * weight.group, or is the whole local k. Local group j reads the scales of row k.begin + j * group_local. */
   int64_t group_local;
-  bool use_bias;   /* add weight.bias[n] */
+  bool use_bias; /* add weight.bias[n] */
+  /* x becomes 8-bit floats (e4m3) with one scale for each row, where the device is faster by it: for weights of 4 bits
+   * and many rows (kernels/cuda/linear/format_w4a8.c). */
+  bool fp8_inputs;
   bool as_16_bits; /* a quantised weight is dequantised when the layer is created, and multiplied as 16-bit floats */
   /* A plain weight whose rows n are already in device memory as act [n, weight.k] (an embedding that is also lm_head):
    * a device may use them in place. They must outlive the layer; linear_bytes reads only is_resident. */

@@ -77,12 +77,14 @@ MAY_INCLUDE = {
     ],
     "kernels/cuda/linear/": [
         BASE, "kernels/device.h", "kernels/experts.h", "kernels/linear.h", WEIGHT, PTX, COMMON, BLAS, DEVICE, *GEMM,
-        "kernels/cuda/adapters/", "kernels/cuda/layout/", "kernels/cuda/w8a8/", "kernels/cuda/rows/quantise.h"
+        "kernels/cuda/adapters/", "kernels/cuda/layout/", "kernels/cuda/w4a8/", "kernels/cuda/w8a8/",
+        "kernels/cuda/rows/quantise.h"
     ],
     "kernels/cuda/": [
         BASE, "kernels/", BLAS, DEVICE, "kernels/cuda/attention/", "kernels/cuda/delta/", "kernels/cuda/moe/", *GEMM,
         "kernels/cuda/latent/", "kernels/cuda/layout/", "kernels/cuda/linear/", "kernels/cuda/mamba/",
-        "kernels/cuda/quantize/", "kernels/cuda/rows/", "kernels/cuda/sampling/", "kernels/cuda/w8a8/"
+        "kernels/cuda/quantize/", "kernels/cuda/rows/", "kernels/cuda/sampling/", "kernels/cuda/w4a8/",
+        "kernels/cuda/w8a8/"
     ],
     "loader/model/": [BASE, WEIGHT, ACTIVATION, "kernels/expert_choice.h", "kernels/kv_format.h",
                       "kernels/score_growth.h"],

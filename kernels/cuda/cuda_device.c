@@ -34,6 +34,7 @@
 #include "kernels/cuda/rows/row_norms.h"
 #include "kernels/cuda/sampling/cap_logits.h"
 #include "kernels/cuda/sampling/sampler.h"
+#include "kernels/cuda/w4a8/w4a8.h"
 #include "kernels/cuda/w8a8/grouped.h"
 #include "kernels/cuda/w8a8/w8a8.h"
 
@@ -290,6 +291,7 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_check(cuda, cudaEventCreateWithFlags(&cuda->drained, cudaEventDisableTiming), "event", err));
   YK_TRY(yk_cuda_blame(cuda, yk_gemm_gpu_init(&cuda->wna16, YK_GEMM_AUTO, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_w8a8_init(&cuda->wna16, &cuda->w8a8, err), err));
+  YK_TRY(yk_cuda_blame(cuda, yk_w4a8_init(&cuda->wna16, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_gemm_grouped_init(&cuda->wna16, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_w8a8_grouped_init(&cuda->w8a8, err), err));
   YK_TRY(yk_cuda_moe_open(cuda, err));

@@ -33,8 +33,8 @@ set(encodings int4 int8 fp8 fp4) # of weights: each has a traits header in kerne
 set(generated_sources)
 set(yoke_instances) # for every architecture
 # Only for compute capability 9.0: the kernels of these sources are empty in code for other architectures.
-file(GLOB yoke_sm90_sources CONFIGURE_DEPENDS kernels/cuda/gemm/grouped/single_row.cu kernels/cuda/w8a8/wgmma.cu
-     kernels/cuda/moe/routed_gemm.cu)
+file(GLOB yoke_sm90_sources CONFIGURE_DEPENDS kernels/cuda/gemm/grouped/single_row.cu kernels/cuda/w4a8/wgmma.cu
+     kernels/cuda/w8a8/wgmma.cu kernels/cuda/moe/routed_gemm.cu)
 foreach(act ${activations})
   foreach(encoding ${encodings})
     string(TOUPPER YK_GEMM_${encoding} enum)
@@ -47,6 +47,7 @@ foreach(act ${activations})
                     ${dtype_${act}} ${dtype_${act}})
     endforeach()
   endforeach()
+  yoke_instance(yoke_sm90_sources kernels/cuda/w4a8/wgmma_instances.cuh ${act} ${dtype_${act}})
   foreach(family dense/small_batch dense/wgmma) # float32 results
     yoke_instance(yoke_sm90_sources kernels/cuda/gemm/${family}_instances.cuh int8_${act}_to_f32 YK_GEMM_INT8
                   ${dtype_${act}} YK_F32)

@@ -32,6 +32,7 @@ const char *yk_cli_option_named(const char *message, const char **rest)
       {"kv_cache_bytes:", "--kv-cache-bytes:"},
       {"state_cache_bytes:", "--state-cache-bytes:"},
       {"kv_cache_dtype ", "--kv-cache-dtype "},
+      {"activations ", "--activations "},
       {"lm_head ", "--lm-head "},
       {"gpu_memory_utilization:", "--gpu-memory-utilization:"},
       {"n_cpu_threads:", "--threads:"},

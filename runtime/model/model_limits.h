@@ -13,6 +13,7 @@ typedef struct yk_model_limits {
   yk_kv_format kv_format;  /* only YK_KV_ACT with latent attention */
   bool kv_is_static;       /* an 8-bit cache uses the checkpoint's scales; otherwise each token and head has its own */
   bool as_16_bits;         /* quantised weights are dequantised at load: see yk_linear_part */
+  bool fp8_inputs;         /* inputs of 4-bit weights become 8-bit floats: see yk_linear_part */
   bool lm_head_as_int8;    /* a plain lm_head becomes 8-bit integers at load: see yk_linear_part */
   int32_t n_adapters;      /* low-rank adapters that linear layers may have at a time; 0: none */
   int32_t adapter_rank;    /* largest rank of one of their matrices */

@@ -60,12 +60,20 @@ yk_range yk_rank_ffn_of(const yk_rank_source *source, int32_t layer)
   return yk_model_config_has_reader_ffn(source->config, layer) ? source->share.reader_ffn : source->share.ffn;
 }
 
+/* A mixture's kernels multiply the shared expert with the routed ones, whose inputs stay in 16 bits. */
+static bool is_shared_expert(yk_weight_role role)
+{
+  return role == YK_ROLE_SHARED_GATE || role == YK_ROLE_SHARED_UP || role == YK_ROLE_SHARED_DOWN;
+}
+
 static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_found_weight *found,
                       yk_linear_part *part, yk_err *err)
 {
   const yk_weight_place place = {p->role, p->layer, p->expert};
   YK_TRY(yk_checkpoint_find(source->checkpoint, &place, found, err));
-  *part = (yk_linear_part){.weight = found->view, .as_16_bits = source->limits->as_16_bits};
+  *part = (yk_linear_part){.weight = found->view,
+                           .fp8_inputs = source->limits->fp8_inputs && !is_shared_expert(p->role),
+                           .as_16_bits = source->limits->as_16_bits};
   return YK_OK;
 }
 

@@ -30,15 +30,15 @@ static json_t *info_json(const yk_engine_info *engine, const yk_engine_options *
   const yk_engine_info info = *engine;
   int64_t weight_bytes = 0;
   for (int rank = 0; rank < info.n_ranks; rank++) weight_bytes += info.memory[rank].weight_bytes;
-  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:f, s:i, s:i}",
+  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:f, s:i, s:i}",
                    "device", info.device, "family", info.family, "dtype", info.dtype, "kv_cache_dtype",
                    info.kv_cache_dtype, "weights", options->weights == YK_WEIGHTS_F16 ? "f16" : "auto", "lm_head",
-                   info.lm_head, "expert_parallel", options->expert_parallel, "vocab_size", (int)info.vocab_size,
-                   "n_layers", (int)info.n_layers, "hidden_size", (int)info.hidden_size, "max_model_tokens",
-                   (int)info.max_model_tokens, "max_seqs", (int)info.max_seqs, "max_batched_tokens",
-                   (int)info.max_batched_tokens, "kv_capacity_tokens", (json_int_t)info.kv_capacity_tokens,
-                   "weight_bytes", (json_int_t)weight_bytes, "load_s", info.load_s, "processes", info.n_processes,
-                   "hosts", count_hosts(engine));
+                   info.lm_head, "activations", info.activations, "expert_parallel", options->expert_parallel,
+                   "vocab_size", (int)info.vocab_size, "n_layers", (int)info.n_layers, "hidden_size",
+                   (int)info.hidden_size, "max_model_tokens", (int)info.max_model_tokens, "max_seqs",
+                   (int)info.max_seqs, "max_batched_tokens", (int)info.max_batched_tokens, "kv_capacity_tokens",
+                   (json_int_t)info.kv_capacity_tokens, "weight_bytes", (json_int_t)weight_bytes, "load_s", info.load_s,
+                   "processes", info.n_processes, "hosts", count_hosts(engine));
 }
 
 /* Opens the GPUs of the next engine, and finds other processes that use them. */

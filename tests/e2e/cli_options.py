@@ -42,8 +42,8 @@ class Help(harness.Case):
         }
         model = ["model", "revision", "download-dir", "tokenizer", "tokenizer-revision",
                  "hf-overrides", "override-generation-config", "generation-config",
-                 "tensor-parallel-size", "pipeline-parallel-size", "device", "devices", "dtype", "lm-head",
-                 "kv-cache-dtype",
+                 "tensor-parallel-size", "pipeline-parallel-size", "device", "devices", "dtype",
+                 "activations", "lm-head", "kv-cache-dtype",
                  "max-model-len", "dense-attention-beyond-index",
                  "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization", "kv-cache-bytes",
                  "enable-expert-parallel", "no-prefix-reuse", "seed", "step-timeout", "log-level"]

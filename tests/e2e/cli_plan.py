@@ -327,13 +327,21 @@ class Plan(harness.Case):
                                   "gpu", "gpus", "machine", "nodes", "link", "link-latency", "model", "revision",
                                   "download-dir", "hf-overrides",
                                   "device", "devices", "tensor-parallel-size", "pipeline-parallel-size",
-                                  "enable-expert-parallel", "dtype", "weights", "lm-head", "kv-cache-dtype",
+                                  "enable-expert-parallel", "dtype", "weights", "activations", "lm-head",
+                                  "kv-cache-dtype",
                                   "max-model-len", "dense-attention-beyond-index",
                                   "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization",
                                   "kv-cache-bytes", "state-cache-bytes", "log-level", "enable-lora", "max-loras",
                                   "max-lora-rank"])
         for option in ("--seed", "--step-timeout", "--threads", "--no-prefix-reuse"):
             self.assert_usage_error(["plan", "--model", MODEL, option, 1], f"unknown option {option}")
+
+    def test_activations(self):
+        for option in ("auto", "fp8"):
+            plan = self.run_json("plan", "--model", MODEL, "--device-memory", "8GiB", "--activations", option)
+            self.assertTrue(plan[0]["fits"], plan[0]["reason"])
+        self.assert_error(["plan", "--model", MODEL, "--device", "cpu", "--activations", "fp8"],
+                          "--activations fp8: expected GPUs, found CPU ranks; supported: auto")
 
     def test_oddities_are_reported_once(self):
         folder = harness.scratch_folder(self.addCleanup)

@@ -309,7 +309,8 @@ static const yk_cuda_format other_format = {
 static const yk_cuda_format third_format = {
     .name = "third as 16 bits", .weight_format = (yk_weight_format)101, .gemm = &yk_cuda_gemm_16_bits};
 
-const yk_cuda_format *const yk_cuda_formats[] = {&yk_cuda_format_awq,
+const yk_cuda_format *const yk_cuda_formats[] = {&yk_cuda_format_awq_fp8_inputs,
+                                                 &yk_cuda_format_awq,
                                                  &yk_cuda_format_awq_as_16_bits,
                                                  &yk_cuda_format_w8a8,
                                                  &yk_cuda_format_int8,
@@ -455,6 +456,24 @@ static void w8a8_parts(void **state)
   assert_false(yk_cuda_linear_keeps(&spec, 0) || yk_cuda_linear_keeps(&spec, 1));
 }
 
+/* Inputs in 8 bits: the weights' bytes stay the same; not for experts, other formats and float32 results. */
+static void inputs_in_8_bit_floats(void **state)
+{
+  (void)state;
+  for (int i = 0; i < 5; i++) {
+    yk_linear_spec spec = {
+        .parts = {part_of(i == 1 ? YK_WEIGHT_INT8 : YK_WEIGHT_AWQ, 512, 256, 128)}, .n_parts = 1, .n_matrices = 1};
+    if (i == 2) spec.is_grouped = true;
+    if (i == 3) spec.f32_output = true;
+    const int64_t bytes = yk_cuda_linear_bytes(&spec);
+    spec.parts[0].fp8_inputs = i < 4;
+    const yk_cuda_linear_layout layout = layout_of(&spec);
+    assert_int_equal(strcmp(layout.gemms[0].kind->name, "W4A8") == 0, i == 0);
+    assert_int_equal(yk_cuda_linear_bytes(&spec), bytes);
+    if (i == 0) assert_int_equal(layout.gemms[0].kind->quantised_bytes(&layout.gemms[0], 65), 128 * 4 + 65 * 512);
+  }
+}
+
 static void a_tied_lm_head_takes_nothing(void **state)
 {
   (void)state;
@@ -548,6 +567,7 @@ int main(void)
       cmocka_unit_test(gate_and_up_are_kept_together),
       cmocka_unit_test(w8a8_bytes),
       cmocka_unit_test(w8a8_parts),
+      cmocka_unit_test(inputs_in_8_bit_floats),
       cmocka_unit_test(a_tied_lm_head_takes_nothing),
       cmocka_unit_test(adapters_have_places),
       cmocka_unit_test(adapters_are_scaled),

@@ -26,6 +26,7 @@ extern "C" { /* cmocka.h is C alone */
 #include "kernels/cuda/gemm/grouped/grouped.h"
 #include "kernels/cuda/gemm/schedule.cuh"
 #include "kernels/cuda/latent/work_list.cuh"
+#include "kernels/cuda/w4a8/wgmma.cuh"
 
 namespace {
 
@@ -306,6 +307,58 @@ void every_plan_has_a_kernel(void **)
   }
 }
 
+/* Every K tile of every output tile is one cluster's, no K range is empty, and the ranges of a tile know each other. */
+void expect_divided(const yk_w4a8::tile_split &split, int k_tiles, int tokens)
+{
+  yk_gemm::wgmma_params p = {};
+  yk_gemm::schedule_tiles(p, k_tiles, static_cast<int>(split.tiles_m), static_cast<int>(split.tiles_n),
+                          static_cast<int>(split.split_tiles), static_cast<int>(split.k_ranges),
+                          static_cast<int>(split.clusters));
+  const size_t n_tiles = static_cast<size_t>(split.tiles_m * split.tiles_n);
+  std::vector<int> computed(n_tiles), n_parts(n_tiles), n_peers(n_tiles), finished(n_tiles);
+  for (int cluster = 0; cluster < split.clusters; cluster++) {
+    int n_work = 0;
+    yk_gemm::work_tile w;
+    const int range = yk_gemm::tile_scheduler::range_of(p, cluster);
+    for (yk_gemm::tile_scheduler scheduler(p, cluster); scheduler.next(p, w); n_work++) {
+      const size_t tile = static_cast<size_t>(w.tile);
+      const yk_gemm::tile_peers peers = yk_gemm::peers_of(p, range, w, tokens / 8);
+      assert_true(w.last > w.first);
+      computed[tile] += w.last - w.first;
+      n_parts[tile]++;
+      n_peers[tile] = peers.count;
+      finished[tile] += peers.own.end - peers.own.first;
+    }
+    assert_true(n_work > 0);
+  }
+  for (size_t tile = 0; tile < n_tiles; tile++) {
+    assert_int_equal(computed[tile], k_tiles);
+    assert_int_equal(n_parts[tile], n_peers[tile]);
+    assert_int_equal(finished[tile], tokens / 8);
+  }
+}
+
+void every_w4a8_plan_divides_the_work(void **)
+{
+  generator random(6);
+  const yk_gemm_gpu gpu = {"NVIDIA H200", 132, YK_GEMM_WGMMA, nullptr, {0, 0, 66, 39, 30, 22, 17, 15, 15}};
+  for (int i = 0; i < 400; i++) {
+    const yk_gemm_desc desc = {
+        32 * between(random, 1, 400), 8 * between(random, 1, 3200), 128, YK_F16, YK_NO_ACTIVATION, YK_GEMM_INT4};
+    const int64_t m = between(random, 64, i % 4 ? 700 : 9000);
+    const yk_w4a8::gemm_plan best = yk_w4a8::best_plan(gpu, desc, m);
+    assert_true(best.splits == 1 || yk_w4a8::can_split(gpu, desc, m, best));
+    for (int tile = 0; tile < yk_w4a8::N_TILES; tile++)
+      for (int splits = 0; splits <= 4; splits++) {
+        const yk_w4a8::gemm_plan plan = {tile, splits};
+        if (splits != 1 && !yk_w4a8::can_split(gpu, desc, m, plan)) continue;
+        const yk_w4a8::tile_split split = yk_w4a8::split_of(gpu, desc, m, plan);
+        assert_true(split.clusters <= split.fit);
+        expect_divided(split, static_cast<int>((desc.k + 127) / 128), yk_w4a8::TILES[tile].n);
+      }
+  }
+}
+
 /* Each field of a GEMM's description is checked, and the error names its range and the value found. */
 void a_gemm_refuses_sizes_out_of_range(void **)
 {
@@ -439,6 +492,7 @@ int main()
       cmocka_unit_test(tiles_are_dealt_out_once),
       cmocka_unit_test(a_cluster_has_a_place_for_each_partial_sum),
       cmocka_unit_test(every_plan_has_a_kernel),
+      cmocka_unit_test(every_w4a8_plan_divides_the_work),
       cmocka_unit_test(a_gemm_refuses_sizes_out_of_range),
       cmocka_unit_test(a_bucket_of_rows_has_one_plan),
       cmocka_unit_test(a_thread_group_holds_a_row),

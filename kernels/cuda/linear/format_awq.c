@@ -1,5 +1,6 @@
 /* format_awq.c - AWQ weights on a GPU: packed for the WNA16 GEMM (gemm/dense/dense.h); or, if that GEMM does not take a
  * slice or as_16_bits is set, each weight rounded to 16 bits for the GEMM of plain weights. */
+#include "kernels/cuda/linear/format_awq.h"
 #include "base/checked.h"
 #include "kernels/cuda/gemm/dense/dense.h"
 #include "kernels/cuda/linear/format_wna16.h"
@@ -14,8 +15,8 @@ static yk_status check(const yk_linear_part *part, int index, yk_err *err)
                     index);
 }
 
-/* Rows of the slice that share a scale in the packed form: all rows, if one group covers the slice. */
-static int64_t packed_group(const yk_linear_part *part)
+/* All inputs of the slice, if one group covers the slice. */
+int64_t yk_cuda_awq_packed_group(const yk_linear_part *part)
 {
   return yk_min_i64(part->group_local, yk_range_size(part->k));
 }
@@ -27,7 +28,7 @@ static bool takes_packed(const yk_linear_spec *spec, int i)
   const yk_linear_part *part = &spec->parts[i];
   int64_t k = yk_range_size(part->k), n = yk_range_size(part->n);
   if (part->as_16_bits || spec->f32_output || k == 0 || k % 32 || n % 8) return false;
-  int64_t group = packed_group(part), phase = part->k.begin % part->weight.group;
+  int64_t group = yk_cuda_awq_packed_group(part), phase = part->k.begin % part->weight.group;
   return group == k || (group % 32 == 0 && part->weight.group % group == 0 && phase % group == 0);
 }
 
@@ -67,8 +68,8 @@ static yk_status stage(yk_cuda_device *cuda, const yk_linear_part *part, yk_gemm
                              (size_t)row_bytes * 4, (size_t)w->n * 2, (size_t)n_groups, err);
 }
 
-static yk_status load_packed(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights, const yk_linear_part *part,
-                             int64_t first_column, yk_err *err)
+yk_status yk_cuda_awq_load_packed(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *weights,
+                                  const yk_linear_part *part, int64_t first_column, yk_err *err)
 {
   yk_gemm_source source;
   const yk_gemm_desc desc = yk_gemm_desc_of(gemm);
@@ -98,11 +99,11 @@ const yk_cuda_format yk_cuda_format_awq = {
     .weight_format = YK_WEIGHT_AWQ,
     .check = check,
     .takes = takes_packed,
-    .fuse_key = packed_group,
+    .fuse_key = yk_cuda_awq_packed_group,
     .takes_order = true,
     .gemm = &yk_cuda_gemm_wna16_int4,
 #ifdef YOKE_HAVE_CUDA
-    .load = load_packed,
+    .load = yk_cuda_awq_load_packed,
 #endif
 };
 

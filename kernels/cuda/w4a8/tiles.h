@@ -1,4 +1,4 @@
-/* tiles.h - the compiled tiles of the W4A8 kernel. */
+/* tiles.h - the compiled tiles of the W4A8 kernel, and the constants of the estimate that chooses among them. */
 #ifndef YK_KERNELS_CUDA_W4A8_TILES_H
 #define YK_KERNELS_CUDA_W4A8_TILES_H
 
@@ -6,12 +6,22 @@ namespace yk_w4a8 {
 
 /* By rising n. A thread block has two warpgroups of 64 columns of W each. */
 struct tile_shape {
-  int n;       /* tile N: tokens */
-  int wgmma_n; /* tokens of one matrix instruction: n, or half of it if registers do not hold two sets of sums */
-  int cluster; /* thread blocks with neighbouring columns that share their tokens by multicast */
+  int n;            /* tile N: tokens */
+  int wgmma_n;      /* tokens of one matrix instruction: n, or a part if registers do not hold two sets of sums */
+  int cluster;      /* thread blocks with neighbouring columns that share their tokens by multicast */
+  bool ahead;       /* weights of the next K tile are expanded while the tensor cores work */
+  double k_tile_us; /* time of one K tile */
 };
-constexpr tile_shape TILES[] = {{64, 64, 1}, {128, 128, 1}, {256, 128, 2}};
+constexpr tile_shape TILES[] = {{64, 64, 1, true, 0.30}, {128, 128, 1, true, 0.50}, {256, 128, 2, false, 0.92}};
 constexpr int N_TILES = sizeof TILES / sizeof *TILES;
+
+/* Cost of the end of a tile, for each of its tokens; of K ranges: once, and for each token. */
+constexpr double END_TOKEN_US = 0.012, RANGES_US = 2.0, RANGES_TOKEN_US = 0.02;
+
+/* A tile, and the number of K ranges of each tile: 1 for whole tiles, 0 for stream-K (gemm/schedule.cuh). */
+struct gemm_plan {
+  int tile, splits;
+};
 
 } // namespace yk_w4a8
 

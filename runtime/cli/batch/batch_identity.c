@@ -31,6 +31,7 @@ yk_status yk_batch_identity(const yk_model_options *model, const yk_sampling_opt
   uint32_t hash = yk_sampling_options_hash(sampling, YK_HASH_START);
   hash = yk_hash(hash, &model->dtype, sizeof model->dtype);
   hash = yk_hash(hash, &model->kv_cache_dtype, sizeof model->kv_cache_dtype);
+  hash = yk_hash(hash, &model->activations, sizeof model->activations);
   hash = yk_hash(hash, &model->lm_head, sizeof model->lm_head);
   hash = yk_hash(hash, &model->seed, sizeof model->seed);
   hash = yk_model_options_hash(model, hash);

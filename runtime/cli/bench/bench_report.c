@@ -218,6 +218,7 @@ static void add_engine(const yk_bench_report *report, json_t *object)
   json_object_set_new(object, "device", json_string(info->device));
   json_object_set_new(object, "dtype", json_string(info->dtype));
   json_object_set_new(object, "kv_cache_dtype", json_string(info->kv_cache_dtype));
+  json_object_set_new(object, "activations", json_string(info->activations));
   json_object_set_new(object, "lm_head", json_string(info->lm_head));
   json_object_set_new(object, "ranks", json_integer(info->n_ranks));
   if (info->n_stages > 1) json_object_set_new(object, "stages", json_integer(info->n_stages));

@@ -13,6 +13,7 @@ const char *const yk_log_level_names[] = {"error", "warn", "info", "debug", NULL
 static const char *const dtype_names[] = {"auto", "float16", "bfloat16", "float32", NULL};
 static const char *const dtype_aliases[] = {"half", "float16", "float", "float32", NULL};
 static const char *const weights_names[] = {"auto", "f16", NULL};
+static const char *const activations_names[] = {"auto", "fp8", NULL};
 static const char *const lm_head_names[] = {"auto", "int8", NULL};
 static const char *const kv_cache_names[] = {
     "auto", "float16", "bfloat16", "float32", "int8", "fp8", "int8_per_token_head", "fp8_per_token_head", NULL};
@@ -28,7 +29,7 @@ static yk_status parse_object(void *value, const char *text, yk_err *err)
   return YK_OK;
 }
 
-enum { N_FILE_OPTIONS = 5, N_DEVICE_OPTIONS = 10, N_ENGINE_OPTIONS = 15 };
+enum { N_FILE_OPTIONS = 5, N_DEVICE_OPTIONS = 11, N_ENGINE_OPTIONS = 15 };
 static_assert(YK_NAMED_MODEL_OPTIONS + N_FILE_OPTIONS + N_DEVICE_OPTIONS + N_ENGINE_OPTIONS + YK_ADAPTER_OPTIONS +
                       YK_PROCESS_OPTIONS <=
                   (int)YK_MODEL_OPTIONS,
@@ -72,6 +73,11 @@ static void fill_device_options(yk_model_options *options, yk_option out[N_DEVIC
        .choices = dtype_names, .aliases = dtype_aliases},
       {"weights", NULL, YK_OPTION_CHOICE, &options->weights, NULL, .help = "f16: dequantise to 16 bits at load",
        .choices = weights_names},
+      {"activations", NULL, YK_OPTION_CHOICE, &options->activations, NULL,
+       .help =
+           "fp8: in steps of 64 rows and more, 8-bit floats as inputs of 4-bit weights, on GPUs of compute capability "
+           "9.0",
+       .choices = activations_names},
       {"lm-head", NULL, YK_OPTION_CHOICE, &options->lm_head, NULL,
        .help = "int8: an lm_head of floats becomes 8-bit integers at load", .choices = lm_head_names},
       {"kv-cache-dtype", NULL, YK_OPTION_CHOICE, &options->kv_cache_dtype, "TYPE",
@@ -155,6 +161,7 @@ void yk_model_options_init(yk_model_options *options)
   options->device = (int)engine.device;
   options->dtype = (int)engine.dtype;
   options->weights = (int)engine.weights;
+  options->activations = (int)engine.activations;
   options->lm_head = (int)engine.lm_head;
   options->kv_cache_dtype = (int)engine.kv_cache_dtype;
   options->log_level = YK_LOG_INFO;
@@ -268,6 +275,7 @@ yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_opti
   engine->n_stages = options->n_stages;
   engine->dtype = (yk_dtype_choice)options->dtype;
   engine->weights = (yk_weights_choice)options->weights;
+  engine->activations = (yk_activations_choice)options->activations;
   engine->lm_head = (yk_lm_head_choice)options->lm_head;
   engine->kv_cache_dtype = (yk_kv_cache_choice)options->kv_cache_dtype;
   engine->max_model_tokens = options->max_model_tokens;

@@ -74,6 +74,7 @@ static void add_options(yk_process_facts *f, const yk_engine_options *o)
   add_number(f, "pipeline-parallel-size", o->n_stages);
   add_text(f, "dtype", YK_FACT_EQUAL, name_of(dtypes, sizeof dtypes / sizeof *dtypes, (int)o->dtype));
   add_text(f, "weights", YK_FACT_EQUAL, o->weights == YK_WEIGHTS_F16 ? "f16" : "auto");
+  add_text(f, "activations", YK_FACT_EQUAL, o->activations == YK_ACTIVATIONS_FP8 ? "fp8" : "auto");
   add_text(f, "lm-head", YK_FACT_EQUAL, o->lm_head == YK_LM_HEAD_INT8 ? "int8" : "auto");
   add_text(f, "kv-cache-dtype", YK_FACT_EQUAL, name_of(caches, sizeof caches / sizeof *caches, (int)o->kv_cache_dtype));
   add_number(f, "enable-expert-parallel", o->expert_parallel);

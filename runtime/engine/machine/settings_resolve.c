@@ -46,6 +46,7 @@ static yk_status check_options(const yk_engine_options *o, yk_err *err)
   YK_TRY(yk_check_enum("weights", (int)o->weights, YK_WEIGHTS_F16, err));
   YK_TRY(yk_check_enum("kv_cache_dtype", (int)o->kv_cache_dtype, YK_KV_CACHE_FP8_PER_TOKEN_HEAD, err));
   YK_TRY(yk_check_enum("lm_head", (int)o->lm_head, YK_LM_HEAD_INT8, err));
+  YK_TRY(yk_check_enum("activations", (int)o->activations, YK_ACTIVATIONS_FP8, err));
   YK_TRY(yk_check_enum("log.level", (int)o->log.level, YK_LOG_DEBUG, err));
   YK_TRY(yk_check_i64("number of ranks", o->n_ranks, 1, YK_MAX_RANKS, err));
   YK_TRY(yk_check_i64("pipeline stages", o->n_stages, 0, YK_MAX_RANKS, err));
@@ -392,6 +393,9 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
   YK_TRY(choose_lengths(options, config, settings, err));
   YK_TRY(choose_kv_format(options, config, settings, err));
   settings->limits.as_16_bits = options->weights == YK_WEIGHTS_F16;
+  settings->limits.fp8_inputs = options->activations == YK_ACTIVATIONS_FP8;
+  if (settings->limits.fp8_inputs && settings->device == YK_DEVICE_CPU)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "activations fp8: expected GPUs, found CPU ranks; supported: auto");
   settings->limits.lm_head_as_int8 = options->lm_head == YK_LM_HEAD_INT8;
   if (settings->limits.lm_head_as_int8 && config->lacks_head)
     return yk_err_set(err, YK_E_UNSUPPORTED, "lm_head int8: this model has no lm_head; supported: auto");

@@ -32,6 +32,7 @@ typedef enum yk_kv_cache_choice {
   YK_KV_CACHE_FP8_PER_TOKEN_HEAD
 } yk_kv_cache_choice;
 
+typedef enum yk_activations_choice { YK_ACTIVATIONS_AUTO, YK_ACTIVATIONS_FP8 } yk_activations_choice;
 typedef enum yk_lm_head_choice { YK_LM_HEAD_AUTO, YK_LM_HEAD_INT8 } yk_lm_head_choice;
 
 /* A low-rank adapter (LoRA) of the model, as PEFT stores it: a directory with adapter_config.json and
@@ -134,6 +135,12 @@ typedef struct yk_engine_options {
    * 127; weights are rounded to the nearest multiple of it, ties to even. An embedding that is also lm_head keeps its
    * type as embedding. Refused for an lm_head that is quantised already, and for models without one. */
   yk_lm_head_choice lm_head;
+  /* Type of the inputs of layers with 4-bit weights, on GPUs of compute capability 9.0. auto: dtype. fp8: in steps
+   * of 64 rows and more, each row of inputs is rounded to 8-bit floats (e4m3: 4 significant bits) with a scale of
+   * its own, the largest magnitude on the rank over 448. Prompts are computed faster; an answer then depends, by
+   * this rounding, on how its prompt is cut into steps and on the number of sequences that decode together. Layers
+   * with other weights, experts, and lm_head keep dtype. */
+  yk_activations_choice activations;
 } yk_engine_options;
 
 /* yk_engine_options_init - struct_size and every default above. Must come first. */
@@ -206,9 +213,10 @@ typedef struct yk_engine_info {
   int64_t state_bytes[YK_MAX_RANKS];       /* beside memory: recurrent states of max_seqs sequences; 0: none */
   int64_t state_cache_bytes[YK_MAX_RANKS]; /* beside memory: all snapshots of recurrent states */
   int32_t embedding_size;                  /* numbers in an embedding; 0: the model makes no embeddings */
-  bool only_embeds;     /* the model has no lm_head: requests must embed, and held sequences have no logits */
-  int32_t max_adapters; /* as in the options */
-  const char *lm_head;  /* "auto", "int8": as in the options */
+  bool only_embeds;        /* the model has no lm_head: requests must embed, and held sequences have no logits */
+  int32_t max_adapters;    /* as in the options */
+  const char *lm_head;     /* "auto", "int8": as in the options */
+  const char *activations; /* "auto", "fp8": as in the options */
 } yk_engine_info;
 
 void yk_engine_get_info_sized(const yk_engine *engine, yk_engine_info *out, size_t struct_size);

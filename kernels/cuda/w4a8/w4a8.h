@@ -1,0 +1,61 @@
+/* w4a8.h - GEMM of 4-bit weights with x in 8-bit floats (W4A8) on one GPU of compute capability 9.0: y = x W (+ bias),
+ * or a gated activation of the result, for many rows.
+ *
+ *   x act --(yk_w4a8_quantise)--> x_q e4m3 [m, k], s_x f32 [m] --+--> GEMM --> y act
+ *   w --(yk_gemm_pack, at load)--> packed: 4 bits ---------------+
+ *
+ * The packed weights are those of the WNA16 GEMM (gemm/dense/dense.h), which multiplies few rows: one copy serves both.
+ *
+ *   fp8_weights.cuh   from packed words to e4m3
+ *   quantise.cu       x to e4m3
+ *   wgmma_kernel.cuh  the kernel
+ *   wgmma.cu          tiles, plans and launch
+ *
+ * Numerics: x is rounded to scale * e4m3, where scale is the row's largest |x| over 448: 4 significant bits. q - zero
+ * is exact. The tensor cores add the products of one group of scales (32 products at a time with about 14 bits of the
+ * largest); groups are scaled and added in float32, the sum is multiplied with the row's scale, and the result is
+ * rounded once. A row's scale is that of the inputs on the rank. Results of equal calls are equal bit for bit. */
+#ifndef YK_KERNELS_CUDA_W4A8_W4A8_H
+#define YK_KERNELS_CUDA_W4A8_W4A8_H
+
+#include "base/status.h"
+#include "kernels/cuda/gemm/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st; /* *cudaStream_t, without the CUDA headers */
+
+enum { YK_W4A8_SCALE_MULTIPLE = 64 /* scales of rows are readable up to a multiple of this number */ };
+
+/* One call of a GEMM. All pointers are to device memory. */
+typedef struct yk_w4a8_call {
+  const void *packed;    /* from yk_gemm_pack, 128-byte aligned */
+  const void *bias;      /* [n] in desc.dtype, or NULL */
+  const uint8_t *x;      /* [m, k] from yk_w4a8_quantise, 16-byte aligned */
+  const float *x_scales; /* [m, rounded up to YK_W4A8_SCALE_MULTIPLE] */
+  void *y;               /* [m, n], or [m, n/2] with gates, in desc.dtype, 16-byte aligned */
+  int64_t m;             /* rows, 0 or more */
+  void *workspace;       /* yk_gemm_workspace_bytes, 256-byte aligned; shared with the WNA16 GEMM */
+} yk_w4a8_call;
+
+/* yk_w4a8_init - loads the kernels on the current GPU. gpu: from yk_gemm_gpu_init. No effect on a GPU without wgmma.
+ *   Errors: YK_E_DEVICE. */
+yk_status yk_w4a8_init(const yk_gemm_gpu *gpu, yk_err *err);
+
+/* yk_w4a8_quantise - x_q and scales of m rows of x act [m, k], k a multiple of 32, 16-byte aligned. Inputs of x_q are
+ *   in the order of fp8_position within each 16. A row with a NaN or an infinity has the scale NaN. Asynchronous, a
+ *   dependent of the preceding kernel. Errors: YK_E_DEVICE. */
+yk_status yk_w4a8_quantise(yk_dtype dtype, const void *x, uint8_t *x_q, float *scales, int64_t m, int64_t k,
+                           struct CUstream_st *stream, yk_err *err);
+
+/* yk_w4a8_forward - desc: of YK_GEMM_INT4; gpu has wgmma. Asynchronous on the stream, a dependent of the preceding
+ *   kernel; may be recorded in a graph. Errors: YK_E_DEVICE. */
+yk_status yk_w4a8_forward(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_w4a8_call *call,
+                          struct CUstream_st *stream, yk_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
