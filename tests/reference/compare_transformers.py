@@ -129,7 +129,7 @@ def run_yoke(args, model, sequences, n_ranks, folder):
     np.concatenate(sequences).tofile(ids)
     command = [args.tool, "--model", model, "--ids", ids, "--out", out, "--device", args.device, "--dtype", args.dtype,
                "--lengths", ",".join(str(len(s)) for s in sequences), "--tp", str(n_ranks),
-               "--piece", str(args.piece), "--decode", str(args.decode)]
+               "--piece", str(args.piece), "--decode", str(args.decode), *args.option]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False,
                           env=tool_environment(args.tool))
     if done.returncode:
@@ -299,6 +299,7 @@ def parse_arguments():
     parser.add_argument("--piece", type=int, default=227, help="tokens of one append of a prompt (default: 227)")
     parser.add_argument("--seed", type=int, default=0, help="of weights and token ids (default: 0)")
     parser.add_argument("--tool", default=find_tool(), help="path of dump_logits (default: %(default)s)")
+    parser.add_argument("--option", action="append", default=[], help="of Yoke, as --option=--lm-head=int8; repeatable")
     parser.add_argument("--work", default=tempfile.gettempdir(),
                         help="where models and logits lie for a while; /dev/shm is fast (default: %(default)s)")
     parser.add_argument("--json", help="file to write the results to")
