@@ -13,6 +13,7 @@
  *
  *   row               takes                                            kept as
  *   awq as 16 bits    AWQ slices with as_16_bits                       16 bits: the activation type, or float16
+ *   awq, 8-bit inputs  AWQ slices whose inputs are rounded             4 bits, in panels
  *   awq               every other AWQ slice                            4 bits, in panels
  *   w8a8              int8 slices with quantised inputs                8 bits, in panels
  *   int8, fp8         every other such slice, in rows of bytes         8 bits, in panels
@@ -91,7 +92,7 @@ struct yk_cpu_format {
    *   called for an empty slice, nor for resident weights. */
   void (*load)(yk_cpu_pool *pool, const yk_linear_part *source, const yk_cpu_part *part, char *weights);
 
-  /* Quantised activations, for a format that multiplies integers; both NULL for one that multiplies floats.
+  /* Quantised activations; both NULL for a format that multiplies the floats of x.
    * quantised_row_bytes - bytes of a row of k inputs, with its scale. The buffer for a block of rows is the device's,
    * and parts of one format and equal inputs share a row.
    * quantise_row - to [quantised_row_bytes] = x f32 [k]. Called on any thread of the pool, once per forward and row.
@@ -115,8 +116,9 @@ struct yk_cpu_format {
 /* The table, in format.c: the rows in the order in which they are tried, then NULL. */
 extern const yk_cpu_format *const yk_cpu_formats[];
 
-/* Its rows, each in the file of its name. */
+/* Its rows, each in the file of its name unless noted. */
 extern const yk_cpu_format yk_cpu_format_awq_as_16_bits;
+extern const yk_cpu_format yk_cpu_format_awq_fp8_inputs; /* format_w4a8.c */
 extern const yk_cpu_format yk_cpu_format_awq;
 extern const yk_cpu_format yk_cpu_format_w8a8;
 extern const yk_cpu_format yk_cpu_format_int8;

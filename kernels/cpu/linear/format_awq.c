@@ -3,9 +3,9 @@
  * The checkpoint packs eight neighbouring COLUMNS of one k into a word, in its own order; a word of a panel holds eight
  * k of one column, YK_CPU_LANES apart. Threads advance along k together, each for its own columns, so that a mapped
  * file is read sequentially. */
+#include "kernels/cpu/linear/format_awq.h"
 #include "base/checked.h"
 #include "kernels/cpu/linear/awq_words.h"
-#include "kernels/cpu/linear/format.h"
 
 static int64_t n_lines_of(const yk_cpu_part *part)
 {
@@ -14,7 +14,7 @@ static int64_t n_lines_of(const yk_cpu_part *part)
 
 /* weights: u32 words [n_panels, n_lines, PANEL, LANES]; scales: f32 [n_panels, n_groups, PANEL]; zeros: u8, the same
  * shape. */
-static void lay_out(const yk_linear_spec *spec, int i, yk_dtype dtype, yk_cpu_part *part)
+void yk_cpu_awq_lay_out(const yk_linear_spec *spec, int i, yk_dtype dtype, yk_cpu_part *part)
 {
   (void)dtype;
   int64_t columns = part->n_panels * YK_CPU_PANEL;
@@ -110,7 +110,7 @@ static void load_panels(void *context, int thread, int64_t begin, int64_t end)
     for (int64_t panel = begin; panel < end; panel++) pack_group(c, panel, group);
 }
 
-static void load(yk_cpu_pool *pool, const yk_linear_part *source, const yk_cpu_part *part, char *weights)
+void yk_cpu_awq_load(yk_cpu_pool *pool, const yk_linear_part *source, const yk_cpu_part *part, char *weights)
 {
   load_context context = {.source = source, .part = part};
   context.weights = weights;
@@ -121,7 +121,8 @@ static void load(yk_cpu_pool *pool, const yk_linear_part *source, const yk_cpu_p
 
 /* A single row is multiplied with the packed weights, several rows share unpacked strips of floats: the sums are the
  * same. */
-static void multiply_panel(const yk_cpu_rows *rows, const yk_cpu_part *part, const char *weights, int64_t i, float *acc)
+void yk_cpu_awq_multiply_panel(const yk_cpu_rows *rows, const yk_cpu_part *part, const char *weights, int64_t i,
+                               float *acc)
 {
   yk_cpu_awq_panel panel = panel_of(part, weights, i);
   if (rows->n_rows == 1 && rows->simd->awq_row(acc, rows->x, &panel)) return;
@@ -132,7 +133,7 @@ const yk_cpu_format yk_cpu_format_awq = {
     .name = "awq",
     .weight_format = YK_WEIGHT_AWQ,
     .check = yk_linear_check_awq,
-    .lay_out = lay_out,
-    .load = load,
-    .multiply_panel = multiply_panel,
+    .lay_out = yk_cpu_awq_lay_out,
+    .load = yk_cpu_awq_load,
+    .multiply_panel = yk_cpu_awq_multiply_panel,
 };
