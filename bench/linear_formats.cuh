@@ -8,6 +8,7 @@
 
 #include "bench/linear_int8_peak.cuh"
 #include "bench/linear_timed_gemm.cuh"
+#include "bench/linear_w4a8.cuh"
 #include "bench/linear_w8a8.cuh"
 #include "kernels/cuda/gemm/dense/plan.h"
 
@@ -78,9 +79,10 @@ const format FORMATS[] = {
     {"fp8", true, YK_GEMM_FP8, make_wna16<YK_GEMM_FP8>, nullptr},
     {"fp4", true, YK_GEMM_FP4, make_wna16<YK_GEMM_FP4>, nullptr},
     {"w8a8", false, YK_GEMM_INT8, make_w8a8, measure_int8_peak},
+    {"w4a8", false, YK_GEMM_INT4, make_w4a8, nullptr},
 };
-const char *const FORMAT_NAMES[] = {FORMATS[0].name, FORMATS[1].name, FORMATS[2].name,
-                                    FORMATS[3].name, FORMATS[4].name, nullptr};
+const char *const FORMAT_NAMES[] = {FORMATS[0].name, FORMATS[1].name, FORMATS[2].name, FORMATS[3].name,
+                                    FORMATS[4].name, FORMATS[5].name, nullptr};
 
 } // namespace linear
 
