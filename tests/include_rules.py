@@ -54,7 +54,7 @@ MAY_INCLUDE = {
     "kernels/cuda/gemm/dense/": [BASE, PTX, COMMON, "kernels/cuda/gemm/", "kernels/cuda/gemm/dense/costs/"],
     "kernels/cuda/gemm/grouped/": [BASE, "kernels/experts.h", PTX, COMMON, "kernels/cuda/gemm/", GEMM_DENSE],
     "kernels/cuda/gemm/pack/": [BASE, PTX, COMMON, "kernels/cuda/gemm/", GEMM_DENSE],
-    "kernels/cuda/w4a8/": [BASE, ACTIVATION, PTX, COMMON, *GEMM],
+    "kernels/cuda/w4a8/": [BASE, ACTIVATION, "kernels/linear.h", PTX, COMMON, *GEMM],
     "kernels/cuda/w8a8/": [BASE, ACTIVATION, PTX, COMMON, *GEMM],
     "kernels/cuda/adapters/": [BASE, ACTIVATION, "kernels/cuda/layout/adapters.h", PTX, COMMON],
     "kernels/cuda/attention/": [BASE, "kernels/device.h", PTX, COMMON],

@@ -1,5 +1,6 @@
 /* format_w4a8.c - AWQ weights whose inputs become 8-bit floats (yk_linear_part.fp8_inputs): packed as by format_awq.c,
- * multiplied by w4a8/w4a8.h. Few rows are multiplied in 16 bits by the WNA16 GEMM, which is faster there. */
+ * multiplied by w4a8/w4a8.h. Few rows are multiplied in 16 bits by the WNA16 GEMM, which is faster there: quantising x
+ * takes about 2 us, and the kernel has no tile for fewer than 64 rows. */
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -8,7 +9,6 @@
 
 /* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
 
-/* Rows of a forward from which on x becomes 8-bit floats. */
 enum { LEAST_ROWS = 64, SCALE_MULTIPLE = 64 /* YK_W4A8_SCALE_MULTIPLE */ };
 
 static int64_t weight_bytes(const yk_cuda_gemm *gemm)
@@ -29,7 +29,7 @@ static int64_t quantised_bytes(const yk_cuda_gemm *gemm, int64_t n_rows)
 
 static bool takes(const yk_linear_spec *spec, int i)
 {
-  return spec->parts[i].fp8_inputs && !spec->is_grouped && yk_cuda_format_awq.takes(spec, i);
+  return yk_linear_rounds_inputs(spec, i) && yk_cuda_format_awq.takes(spec, i);
 }
 
 #ifdef YOKE_HAVE_CUDA
@@ -60,11 +60,17 @@ static bool writes_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t y_s
   return yk_cuda_gemm_wna16_int4.writes_in_place(gemm, y, y_stride);
 }
 
+/* Whether x of a block of rows becomes 8-bit floats. */
+static bool is_rounded(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, int64_t n_rows)
+{
+  return n_rows >= LEAST_ROWS && n_rows * gemm->k * gemm->n >= cuda->w4a8_least_products;
+}
+
 static yk_status quantise(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *to, const void *x,
                           const int32_t *maxima, int64_t n_rows, yk_err *err)
 {
   (void)maxima;
-  if (n_rows < LEAST_ROWS) return YK_OK;
+  if (!is_rounded(cuda, gemm, n_rows)) return YK_OK;
   return yk_cuda_blame(
       cuda, yk_w4a8_quantise(gemm->dtype, x, (uint8_t *)to + codes_at(n_rows), to, n_rows, gemm->k, cuda->stream, err),
       err);
@@ -72,7 +78,7 @@ static yk_status quantise(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *
 
 static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err)
 {
-  if (call->n_rows < LEAST_ROWS) return yk_cuda_gemm_wna16_int4.forward(cuda, call, err);
+  if (!is_rounded(cuda, call->gemm, call->n_rows)) return yk_cuda_gemm_wna16_int4.forward(cuda, call, err);
   const yk_gemm_desc desc = yk_gemm_desc_of(call->gemm);
   const yk_w4a8_call w4a8 = {.packed = call->weights,
                              .bias = call->bias,

@@ -37,7 +37,7 @@ static int64_t ordered_at(const yk_linear *linear, const yk_cuda_gemm *gemm)
 {
   if (!gemm->kind->quantise) return quantised_at(linear, gemm);
   return yk_round_up_i64(quantised_at(linear, gemm) +
-                             gemm->kind->quantised_bytes(gemm, yk_cuda_block_rows(linear, gemm)),
+                             gemm->kind->quantised_bytes(gemm, yk_cuda_quantised_rows(linear, gemm)),
                          YK_DEVICE_ALIGNMENT_BYTES);
 }
 
@@ -295,7 +295,8 @@ static yk_status multiply(yk_cuda_device *cuda, const yk_cuda_adapted *adapted, 
   bool is_in_place = !gemm->kind->writes_in_place || gemm->kind->writes_in_place(gemm, y, args->y_stride);
   int64_t x_size = gemm->x_size > 0 ? gemm->x_size : gemm->k;
   int64_t n_rows = gemm->x_size > 0 ? ORDERED_ROWS : args->n_tokens;
-  if (!is_in_place || gemm->kind->quantise) n_rows = yk_min_i64(n_rows, yk_cuda_block_rows(linear, gemm));
+  if (!is_in_place) n_rows = yk_min_i64(n_rows, yk_cuda_block_rows(linear, gemm));
+  if (gemm->kind->quantise) n_rows = yk_min_i64(n_rows, yk_cuda_quantised_rows(linear, gemm));
   for (int64_t row = 0; row < args->n_tokens; row += n_rows) {
     const row_block b = {.x = (const char *)args->x + row * x_size * 2,
                          .y = y + row * args->y_stride * y_bytes,

@@ -27,14 +27,20 @@ struct yk_linear {
   void *unfinished_plan;
 };
 
-/* Rows of a block for a GEMM that needs the scratch, for results or for quantised inputs: a kind with writes_in_place
- * or with quantise, or a layer's unfinished GEMM. */
+/* Rows of a block whose quantised inputs are in the scratch, for a kind with quantise. */
+static inline int64_t yk_cuda_quantised_rows(const yk_linear *linear, const yk_cuda_gemm *gemm)
+{
+  int64_t fit = yk_max_i64(1, YK_CUDA_QUANTISED_BYTES / gemm->kind->quantised_bytes(gemm, 1));
+  return yk_min_i64(linear->max_tokens, yk_min_i64(fit, YK_CUDA_QUANTISED_ROWS));
+}
+
+/* Rows of a block whose results may be in the scratch: for a kind with writes_in_place, and a layer's unfinished GEMM;
+ * else as above. */
 static inline int64_t yk_cuda_block_rows(const yk_linear *linear, const yk_cuda_gemm *gemm)
 {
   if (gemm->kind->writes_in_place || gemm == &linear->unfinished)
     return yk_min_i64(linear->max_tokens, YK_CUDA_SCRATCH_ROWS);
-  int64_t fit = yk_max_i64(1, YK_CUDA_QUANTISED_BYTES / gemm->kind->quantised_bytes(gemm, 1));
-  return yk_min_i64(linear->max_tokens, yk_min_i64(fit, YK_CUDA_QUANTISED_ROWS));
+  return yk_cuda_quantised_rows(linear, gemm);
 }
 
 #endif

@@ -7,6 +7,7 @@
 #include "kernels/cuda/gemm/common.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 #include "kernels/cuda/w4a8/w4a8.h"
+#include "kernels/linear.h"
 
 namespace yk_w4a8 {
 namespace {
@@ -78,7 +79,7 @@ template <typename T, int KEPT> __global__ void __launch_bounds__(MOST_THREADS) 
   if (threadIdx.x % WARP == 0) maxima[threadIdx.x / WARP] = largest;
   __syncthreads();
   largest = __reduce_max_sync(~0u, threadIdx.x % WARP < blockDim.x / WARP ? maxima[threadIdx.x % WARP] : 0);
-  const float size = __int_as_float(largest), reciprocal = largest > 0 ? LARGEST / size : 0.0f;
+  const float size = __int_as_float(largest), reciprocal = size < YK_LEAST_FP8_INPUT ? 0.0f : LARGEST / size;
   if (threadIdx.x == 0) p.scales[row] = largest >= 0x7F800000 ? __int_as_float(0x7FC00000) : size / LARGEST;
   if constexpr (KEPT > 0) {
 #pragma unroll

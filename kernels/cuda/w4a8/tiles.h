@@ -12,11 +12,11 @@ struct tile_shape {
   bool ahead;       /* weights of the next K tile are expanded while the tensor cores work */
   double k_tile_us; /* time of one K tile */
 };
-constexpr tile_shape TILES[] = {{64, 64, 1, true, 0.30}, {128, 128, 1, true, 0.50}, {256, 128, 2, false, 0.92}};
+constexpr tile_shape TILES[] = {{64, 64, 1, true, 0.49}, {128, 128, 1, true, 0.62}, {256, 128, 2, false, 0.97}};
 constexpr int N_TILES = sizeof TILES / sizeof *TILES;
 
 /* Cost of the end of a tile, for each of its tokens; of K ranges: once, and for each token. */
-constexpr double END_TOKEN_US = 0.012, RANGES_US = 2.0, RANGES_TOKEN_US = 0.02;
+constexpr double END_TOKEN_US = 0.0112, RANGES_US = 2.0, RANGES_TOKEN_US = 0.0227;
 
 /* A tile, and the number of K ranges of each tile: 1 for whole tiles, 0 for stream-K (gemm/schedule.cuh). */
 struct gemm_plan {

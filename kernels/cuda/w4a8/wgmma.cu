@@ -118,8 +118,10 @@ extern "C" yk_status yk_w4a8_init(const yk_gemm_gpu *gpu, yk_err *err)
   if (gpu->path != YK_GEMM_WGMMA) return YK_OK;
   for (int tile = 0; tile < yk_w4a8::N_TILES; tile++)
     for (yk_dtype dtype : {YK_F16, YK_BF16})
-      for (const void *kernel : yk_w4a8::kernels_of(dtype, tile).of_groups)
+      for (const void *kernel : yk_w4a8::kernels_of(dtype, tile).of_groups) {
+        if (!kernel) continue;
         YK_TRY(yk_gemm::cuda_status(yk_gemm::allow_shared_bytes(kernel, yk_gemm::ALL_SHARED_BYTES), "W4A8 init", err));
+      }
   return YK_OK;
 }
 
