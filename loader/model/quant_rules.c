@@ -136,3 +136,12 @@ yk_status yk_quant_scheme_of_quantised(const yk_quant_config *quant, const char 
   YK_TRY(find_scheme(quant, module, false, out, err));
   return *out ? YK_OK : find_scheme(quant, module, true, out, err);
 }
+
+bool yk_quant_may_have(const yk_quant_config *quant, yk_weight_format format)
+{
+  if (quant->method == YK_QUANT_NONE) return false;
+  if (!quant->only_named && quant->scheme.format == format) return true;
+  for (size_t i = 0; quant->rules && i < quant->rules->n; i++)
+    if (quant->rules->rules[i].is_quantised && quant->rules->rules[i].scheme.format == format) return true;
+  return false;
+}

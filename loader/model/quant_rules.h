@@ -39,4 +39,7 @@ yk_status yk_quant_scheme_of(const yk_quant_config *quant, const char *module, c
 yk_status yk_quant_scheme_of_quantised(const yk_quant_config *quant, const char *module, const yk_quant_scheme **out,
                                        yk_err *err);
 
+/* yk_quant_may_have - whether the configuration gives any module weights of the format. Thread: any. */
+bool yk_quant_may_have(const yk_quant_config *quant, yk_weight_format format);
+
 #endif

@@ -8,6 +8,7 @@ import shutil
 import harness
 
 MODEL = os.path.join(harness.FAMILIES, "qwen3_group128")
+PLAIN_MODEL = os.path.join(harness.FAMILIES, "gemma3")
 EXPERTS = os.path.join(harness.FAMILIES, "moe_qwen2")
 HYBRID = os.path.join(harness.FAMILIES, "hybrid_qwen3_5")
 GROUP_CUT = os.path.join(harness.FAMILIES, "llama_uneven")
@@ -340,8 +341,11 @@ class Plan(harness.Case):
         for option in ("auto", "fp8"):
             plan = self.run_json("plan", "--model", MODEL, "--device-memory", "8GiB", "--activations", option)
             self.assertTrue(plan[0]["fits"], plan[0]["reason"])
-        self.assert_error(["plan", "--model", MODEL, "--device", "cpu", "--activations", "fp8"],
-                          "--activations fp8: expected GPUs, found CPU ranks; supported: auto")
+        expected = "--activations fp8: expected weights of 4-bit integers, "
+        self.assert_error(["plan", "--model", MODEL, "--activations", "fp8", "--weights", "f16"],
+                          expected + "found weights f16; supported: auto")
+        self.assert_error(["plan", "--model", PLAIN_MODEL, "--activations", "fp8"],
+                          expected + "which this model does not have; supported: auto")
 
     def test_oddities_are_reported_once(self):
         folder = harness.scratch_folder(self.addCleanup)

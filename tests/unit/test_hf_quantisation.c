@@ -28,6 +28,8 @@ static void quantisation(void **state)
   yk_model_config_free(&config);
 
   config = good("{'quantization_config': {" AWQ ", 'modules_to_not_convert': ['mlp.gate']}}"); /* any part of a name */
+  assert_true(yk_quant_may_have(&config.quant, YK_WEIGHT_AWQ));
+  assert_false(yk_quant_may_have(&config.quant, YK_WEIGHT_INT8));
   assert_null(scheme_of(&config, "model.layers.1.mlp.gate"));
   assert_null(scheme_of(&config, "model.layers.1.mlp.gate_proj"));
   assert_non_null(scheme_of(&config, "model.layers.1.mlp.shared_expert_gate"));
@@ -157,6 +159,8 @@ static void compressed_tensors(void **state)
   assert_int_equal(group_of(&config, "up_proj"), 32);
   assert_int_equal(group_of(&config, "down_proj"), 64); /* the first by its text */
   assert_int_equal(group_of(&config, "k_proj"), 64);    /* the last of equal ones */
+  assert_true(yk_quant_may_have(&config.quant, YK_WEIGHT_AWQ));
+  assert_false(yk_quant_may_have(&config.quant, YK_WEIGHT_PLAIN));
   yk_model_config_free(&config);
   config = good("{'quantization_config': {" COMPRESSED
                 ", 'config_groups': {'a': {'targets': ['Linear'], 'weights': {" INT4_32 "}}}"

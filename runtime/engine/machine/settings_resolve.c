@@ -13,6 +13,7 @@
 #include "engine/machine/processes.h"
 #include "engine/machine/settings_states.h"
 #include "kernels/cpu/cpu_device.h"
+#include "loader/model/quant_rules.h"
 #include "model/model.h"
 #include "model/model_device.h"
 
@@ -344,6 +345,22 @@ yk_config_changes yk_settings_config_changes(const yk_engine_options *options)
                              .dense_beyond_index = options->dense_attention_beyond_index};
 }
 
+/* 8-bit inputs need layers that take them. */
+static yk_status choose_activations(const yk_engine_options *o, const yk_model_config *config, yk_settings *s,
+                                    yk_err *err)
+{
+  s->limits.fp8_inputs = o->activations == YK_ACTIVATIONS_FP8;
+  if (!s->limits.fp8_inputs) return YK_OK;
+  if (o->weights == YK_WEIGHTS_F16)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "activations fp8: expected weights of 4-bit integers, found weights f16; supported: auto");
+  if (!yk_quant_may_have(&config->quant, YK_WEIGHT_AWQ))
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "activations fp8: expected weights of 4-bit integers, which this model does not have; supported: "
+                      "auto");
+  return YK_OK;
+}
+
 /* The size of the KV cache, and the plan. Every process has the same number of blocks, that of the smallest rank. */
 static yk_status choose_memory(const yk_engine_options *options, const yk_checkpoint *checkpoint,
                                int64_t device_memory_bytes, yk_cluster *cluster, yk_settings *settings, yk_plan *plan,
@@ -393,9 +410,7 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
   YK_TRY(choose_lengths(options, config, settings, err));
   YK_TRY(choose_kv_format(options, config, settings, err));
   settings->limits.as_16_bits = options->weights == YK_WEIGHTS_F16;
-  settings->limits.fp8_inputs = options->activations == YK_ACTIVATIONS_FP8;
-  if (settings->limits.fp8_inputs && settings->device == YK_DEVICE_CPU)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "activations fp8: expected GPUs, found CPU ranks; supported: auto");
+  YK_TRY(choose_activations(options, config, settings, err));
   settings->limits.lm_head_as_int8 = options->lm_head == YK_LM_HEAD_INT8;
   if (settings->limits.lm_head_as_int8 && config->lacks_head)
     return yk_err_set(err, YK_E_UNSUPPORTED, "lm_head int8: this model has no lm_head; supported: auto");

@@ -135,11 +135,12 @@ typedef struct yk_engine_options {
    * 127; weights are rounded to the nearest multiple of it, ties to even. An embedding that is also lm_head keeps its
    * type as embedding. Refused for an lm_head that is quantised already, and for models without one. */
   yk_lm_head_choice lm_head;
-  /* Type of the inputs of layers with 4-bit weights, on GPUs of compute capability 9.0. auto: dtype. fp8: in steps
-   * of 64 rows and more, each row of inputs is rounded to 8-bit floats (e4m3: 4 significant bits) with a scale of
-   * its own, the largest magnitude on the rank over 448. Prompts are computed faster; an answer then depends, by
-   * this rounding, on how its prompt is cut into steps and on the number of sequences that decode together. Layers
-   * with other weights, experts, and lm_head keep dtype. */
+  /* Type of the inputs of layers with weights of 4-bit integers. auto: dtype. fp8: each row of inputs is rounded to
+   * 8-bit floats (e4m3: 4 significant bits) with a scale of its own, the largest magnitude on the rank over 448; on
+   * GPUs, which must have compute capability 9.0, in steps of so many rows that this is faster (some 100 to 500,
+   * depending on the layer), on CPU ranks always. Prompts are computed faster; on GPUs an answer then depends, by this
+   * rounding, on how its prompt is cut into steps and on the number of sequences that decode together. Layers with
+   * other weights, experts, and lm_head keep dtype. Refused for models without such layers. */
   yk_activations_choice activations;
 } yk_engine_options;
 
