@@ -292,7 +292,7 @@ static yk_status open_device(yk_cuda_device *cuda, yk_err *err)
   YK_TRY(yk_cuda_blame(cuda, yk_gemm_gpu_init(&cuda->wna16, YK_GEMM_AUTO, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_w8a8_init(&cuda->wna16, &cuda->w8a8, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_w4a8_init(&cuda->wna16, err), err));
-  cuda->w4a8_least_products = YK_W4A8_LEAST_PRODUCTS;
+  cuda->w4a8_least_results = YK_W4A8_LEAST_RESULTS;
   YK_TRY(yk_cuda_blame(cuda, yk_gemm_grouped_init(&cuda->wna16, err), err));
   YK_TRY(yk_cuda_blame(cuda, yk_w8a8_grouped_init(&cuda->w8a8, err), err));
   YK_TRY(yk_cuda_moe_open(cuda, err));

@@ -52,13 +52,20 @@ static inline void scale_rows(yk_device *dev, linear_run *run)
   op_array_send(dev, &run->x);
 }
 
-/* The largest error of a forward of n_tokens rows against inputs rounded to 8 bits, or (rounds false) as they are. */
-static inline double w4a8_error(yk_device *dev, const linear_case *shape, int32_t n_tokens, bool rounds, op_fault fault)
+/* A case whose layer takes inputs in 8-bit floats. */
+static inline linear_run w4a8_run_new(yk_device *dev, const linear_case *shape, int32_t n_tokens, uint32_t seed)
 {
-  linear_run run = linear_run_new(dev, shape, n_tokens, 7 + (uint32_t)n_tokens);
+  linear_run run = linear_run_new(dev, shape, n_tokens, seed);
   dev->ops->linear_destroy(dev, run.linear);
   for (int i = 0; i < run.spec.n_parts; i++) run.spec.parts[i].fp8_inputs = true;
   op_ok(dev->ops->linear_create(dev, &run.spec, &run.linear, &err));
+  return run;
+}
+
+/* The largest error of a forward of n_tokens rows against inputs rounded to 8 bits, or (rounds false) as they are. */
+static inline double w4a8_error(yk_device *dev, const linear_case *shape, int32_t n_tokens, bool rounds, op_fault fault)
+{
+  linear_run run = w4a8_run_new(dev, shape, n_tokens, 7 + (uint32_t)n_tokens);
   scale_rows(dev, &run);
   op_array y = linear_run_forward(dev, &run, 0, n_tokens);
   double *magnitudes = calloc(y.n + 1, sizeof *magnitudes);
@@ -95,7 +102,7 @@ static inline void check_w4a8_faults(yk_device *dev, int32_t n_tokens, double su
 {
   static const op_fault faults[] = {OP_NO_SCALE, OP_ZERO_PLUS_ONE, OP_NIBBLE_ORDER};
   const double tolerance = w4a8_tolerance(dev->dtype, &w4a8_cases[1], sums);
-  for (size_t i = 0; each_case(i, i < sizeof faults / sizeof *faults); i++)
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
     assert_true(w4a8_error(dev, &w4a8_cases[1], n_tokens, true, faults[i]) > 3.0 * tolerance);
   assert_true(w4a8_error(dev, &w4a8_cases[5], n_tokens, true, OP_GROUP_SHIFT) > 3.0 * tolerance);
   assert_true(w4a8_error(dev, &w4a8_cases[1], n_tokens, false, OP_RIGHT) > 3.0 * tolerance);
@@ -105,10 +112,7 @@ static inline void check_w4a8_faults(yk_device *dev, int32_t n_tokens, double su
 static inline void check_w4a8_not_finite(yk_device *dev, int32_t n_tokens)
 {
   const linear_case *shape = &w4a8_cases[1];
-  linear_run run = linear_run_new(dev, shape, n_tokens, 5);
-  dev->ops->linear_destroy(dev, run.linear);
-  run.spec.parts[0].fp8_inputs = true;
-  op_ok(dev->ops->linear_create(dev, &run.spec, &run.linear, &err));
+  linear_run run = w4a8_run_new(dev, shape, n_tokens, 5);
   op_array right = linear_run_forward(dev, &run, 0, n_tokens);
   run.x.values[3 * run.k_local + 17] = INFINITY;
   run.x.values[5 * run.k_local + 1] = NAN;

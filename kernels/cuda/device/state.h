@@ -37,7 +37,7 @@ typedef struct yk_cuda_device {
   cudaEvent_t drained; /* yk_cuda_drain records this event and waits for it */
   yk_gemm_gpu wna16;
   yk_w8a8_gpu w8a8;
-  int64_t w4a8_least_products; /* rows * inputs * outputs of a GEMM of 4-bit weights from which on 8-bit inputs pay */
+  int64_t w4a8_least_results; /* rows * columns of a GEMM of 4-bit weights from which on 8-bit inputs pay */
   yk_cuda_attention attention;
   yk_cuda_latent latent;
   void *latent_counters;           /* latent.grid_counters */

@@ -1,6 +1,5 @@
 /* format_w4a8.c - AWQ weights whose inputs become 8-bit floats (yk_linear_part.fp8_inputs): packed as by format_awq.c,
- * multiplied by w4a8/w4a8.h. Few rows are multiplied in 16 bits by the WNA16 GEMM, which is faster there: quantising x
- * takes about 2 us, and the kernel has no tile for fewer than 64 rows. */
+ * multiplied by w4a8/w4a8.h. Few rows are multiplied in 16 bits by the WNA16 GEMM, which is faster there. */
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -9,7 +8,7 @@
 
 /* ---- Arithmetic, on any machine ---------------------------------------------------------------------------------- */
 
-enum { LEAST_ROWS = 64, SCALE_MULTIPLE = 64 /* YK_W4A8_SCALE_MULTIPLE */ };
+enum { LEAST_ROWS = 128, SCALE_MULTIPLE = 64 /* YK_W4A8_SCALE_MULTIPLE */ };
 
 static int64_t weight_bytes(const yk_cuda_gemm *gemm)
 {
@@ -63,7 +62,7 @@ static bool writes_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t y_s
 /* Whether x of a block of rows becomes 8-bit floats. */
 static bool is_rounded(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, int64_t n_rows)
 {
-  return n_rows >= LEAST_ROWS && n_rows * gemm->k * gemm->n >= cuda->w4a8_least_products;
+  return n_rows >= LEAST_ROWS && n_rows * gemm->n >= cuda->w4a8_least_results;
 }
 
 static yk_status quantise(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *to, const void *x,

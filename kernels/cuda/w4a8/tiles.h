@@ -16,7 +16,7 @@ constexpr tile_shape TILES[] = {{64, 64, 1, true, 0.49}, {128, 128, 1, true, 0.6
 constexpr int N_TILES = sizeof TILES / sizeof *TILES;
 
 /* Cost of the end of a tile, for each of its tokens; of K ranges: once, and for each token. */
-constexpr double END_TOKEN_US = 0.0112, RANGES_US = 2.0, RANGES_TOKEN_US = 0.0227;
+constexpr double END_TOKEN_US = 0.0112, RANGES_US = 7.0, RANGES_TOKEN_US = 0.0227;
 
 /* A tile, and the number of K ranges of each tile: 1 for whole tiles, 0 for stream-K (gemm/schedule.cuh). */
 struct gemm_plan {

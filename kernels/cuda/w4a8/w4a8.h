@@ -29,9 +29,9 @@ struct CUstream_st; /* *cudaStream_t, without the CUDA headers */
 
 enum { YK_W4A8_SCALE_MULTIPLE = 64 /* scales of rows are readable up to a multiple of this number */ };
 
-/* m * k * n from which on quantising x and this GEMM together are faster than the WNA16 GEMM, on an H200: 86 rows of
- * gate and up of Qwen3-8B, 171 of down, 342 of q, k and v, 512 of o. */
-#define YK_W4A8_LEAST_PRODUCTS ((int64_t)1 << 33)
+/* m * n from which on quantising x and this GEMM together are faster than the WNA16 GEMM, on an H200, about a tile of
+ * 128 x 128 for each multiprocessor: 128 rows of gate and up of Qwen3-8B, 342 of q, k and v, 512 of o and of down. */
+#define YK_W4A8_LEAST_RESULTS ((int64_t)1 << 21)
 
 /* One call of a GEMM. All pointers are to device memory. */
 typedef struct yk_w4a8_call {
