@@ -74,7 +74,7 @@ static void fill_device_options(yk_model_options *options, yk_option out[N_DEVIC
       {"weights", NULL, YK_OPTION_CHOICE, &options->weights, NULL, .help = "f16: dequantise to 16 bits at load",
        .choices = weights_names},
       {"activations", NULL, YK_OPTION_CHOICE, &options->activations, NULL,
-       .help = "fp8: 8-bit floats as inputs of 4-bit weights; on GPUs of compute capability 9.0, in steps of many rows",
+       .help = "fp8: 8-bit floats as inputs of 4-bit weights; GPUs must have compute capability 9.0",
        .choices = activations_names},
       {"lm-head", NULL, YK_OPTION_CHOICE, &options->lm_head, NULL,
        .help = "int8: an lm_head of floats becomes 8-bit integers at load", .choices = lm_head_names},
