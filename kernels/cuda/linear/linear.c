@@ -297,6 +297,8 @@ static yk_status multiply(yk_cuda_device *cuda, const yk_cuda_adapted *adapted, 
   int64_t n_rows = gemm->x_size > 0 ? ORDERED_ROWS : args->n_tokens;
   if (!is_in_place) n_rows = yk_min_i64(n_rows, yk_cuda_block_rows(linear, gemm));
   if (gemm->kind->quantise) n_rows = yk_min_i64(n_rows, yk_cuda_quantised_rows(linear, gemm));
+  /* Blocks of equal size: a kind that quantises many rows alone then does so with all rows of a call, or with none. */
+  if (n_rows < args->n_tokens) n_rows = yk_ceil_div_i64(args->n_tokens, yk_ceil_div_i64(args->n_tokens, n_rows));
   for (int64_t row = 0; row < args->n_tokens; row += n_rows) {
     const row_block b = {.x = (const char *)args->x + row * x_size * 2,
                          .y = y + row * args->y_stride * y_bytes,
