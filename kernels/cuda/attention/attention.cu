@@ -130,7 +130,7 @@ template <typename T>
 static cudaError_t launch(const yk_cuda_attention &attn, const params &p, const yk_attention_args &args,
                           cudaStream_t stream)
 {
-  /* Decode leaves out the offsets of static keys and values: the former move all scores of a query alike, and the latter
+  /* Decode leaves out the offsets of static keys and values: the former move all scores of a query alike, the latter
    * the result, unless a sink, which no offset moves, takes part of the softmax. */
   const bool needs_offsets = p.sinks && p.k_channels;
   cudaError_t error = cudaErrorNotSupported;
