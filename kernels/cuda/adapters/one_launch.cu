@@ -37,8 +37,8 @@ constexpr int PITCH = MOST_TILES * RANKS + 4;
  * into groups of multiprocessors, with many tiles. */
 constexpr int MANY_PEERS = 8, FEW_PEERS = 4, FEW_TILES = 2;
 
-/* For each thread, so that a block fits beside a GEMM's second half: of the 512 registers for each lane of a quarter of a
- * multiprocessor, 4 warps of the GEMM take 72 each, and 2 warps of this kernel 112. */
+/* For each thread, so that a block fits beside a GEMM's second half: of the 512 registers for each lane of a quarter of
+ * a multiprocessor, 4 warps of the GEMM take 72 each, and 2 warps of this kernel 112. */
 constexpr int REGISTERS = 112;
 
 struct one_launch_params {
