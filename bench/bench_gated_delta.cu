@@ -29,6 +29,8 @@ std::vector<load> loads()
   for (int n : {1, 8, 32, 64, 128, 256, 1024}) v.push_back({"decode " + std::to_string(n), 16, 3, n, 1});
   for (int n : {64, 256}) v.push_back({"decode " + std::to_string(n) + " 16/32 heads", 16, 2, n, 1});
   v.push_back({"decode 64 8/24 heads (2 ranks)", 8, 3, 64, 1});
+  v.push_back({"prefill 1 x 2048 16/32 heads", 16, 2, 1, 2048});
+  v.push_back({"prefill 4 x 512 16/32 heads", 16, 2, 4, 512});
   v.push_back({"prefill 1 x 4096", 16, 3, 1, 4096});
   v.push_back({"prefill 8 x 4096", 16, 3, 8, 4096});
   v.push_back({"prefill 32 x 2048 16/32 heads", 16, 2, 32, 2048});
@@ -61,20 +63,22 @@ struct arena {
   explicit arena(const load &l) : layout(layout_of(l))
   {
     const int64_t n_rows = (int64_t)l.n_seqs * l.rows, n_values = yk_delta_n_value_heads(&layout);
-    std::vector<int32_t> starts, slots, keep(l.n_seqs, YK_STATE_KEEP), none(l.n_seqs, -1);
+    std::vector<int32_t> starts, slots, seqs, keep(l.n_seqs, YK_STATE_KEEP), none(l.n_seqs, -1);
     for (int32_t i = 0; i <= l.n_seqs; i++) starts.push_back(i * l.rows);
-    for (int32_t i = 0; i < l.n_seqs; i++) slots.push_back(i);
+    for (int32_t i = 0; i < l.n_seqs; i++) slots.push_back(i), seqs.insert(seqs.end(), l.rows, i);
     layer_floats = l.n_seqs * yk_delta_state_floats(&layout);
     n_layers = (int)std::max<int64_t>(2, std::min<int64_t>(48, ((int64_t)400 << 20) / (4 * layer_floats) + 1));
     states = floats(n_layers * layer_floats, 0.1f, 0.0f);
     __half *x = device_new<__half>(n_rows * layout.x_stride);
     fill_random<<<1024, 256>>>(x, n_rows * layout.x_stride, 1u);
     batch.n_tokens = (int32_t)n_rows, batch.n_seqs = l.n_seqs, batch.max_rows_per_seq = l.rows;
+    batch.seq_of_row = send(seqs);
     batch.row_starts = send(starts), batch.seq_slots = send(slots), batch.state_loads = send(keep);
     batch.state_saves = batch.state_save_rows = send(none),
     batch.kv_tokens = send(std::vector<int32_t>(l.n_seqs, l.rows));
     args.y = device_new<__half>(n_rows * n_values * DIM);
     args.x = x;
+    args.scratch = device_new<float>(n_rows * yk_delta_scratch_floats(&layout));
     args.layout = layout;
     args.conv_w = floats(YK_DELTA_TAPS * yk_delta_channels(&layout), 0.5f, 0.0f);
     args.rate = floats(n_values, 0.5f, 0.6f), args.dt_bias = floats(n_values, 0.5f, 0.5f);
@@ -82,10 +86,12 @@ struct arena {
     memory = {states,
               x,
               args.y,
+              args.scratch,
               (void *)args.conv_w,
               (void *)args.rate,
               (void *)args.dt_bias,
               (void *)args.norm_w,
+              (void *)batch.seq_of_row,
               (void *)batch.row_starts,
               (void *)batch.seq_slots,
               (void *)batch.state_loads,

@@ -26,6 +26,7 @@ struct yk_batch;
 
 enum {
   YK_DELTA_TAPS = 4,       /* inputs of an output of the convolution */
+  YK_DELTA_CHUNK = 64,     /* rows of a whole chunk, in devices that compute chunks: YK_STATE_SAVE_TOKENS */
   YK_DELTA_HEAD_UNIT = 16, /* heads have a multiple of this many elements */
   YK_DELTA_MAX_HEAD_DIM = 256
 };
@@ -60,12 +61,21 @@ static inline int64_t yk_delta_state_floats(const yk_delta_layout *layout)
          (YK_DELTA_TAPS - 1) * yk_delta_channels(layout);
 }
 
+/* yk_delta_scratch_floats - floats of scratch for a row: for each key head q and k, for each value head a row of two
+ * matrices of a chunk, all with 16 bits an element, and two numbers. */
+static inline int64_t yk_delta_scratch_floats(const yk_delta_layout *layout)
+{
+  const int64_t of_values = yk_delta_n_value_heads(layout) * (YK_DELTA_CHUNK + 2);
+  return ((int64_t)layout->n_key_heads * layout->key_dim + of_values + 3) / 4 * 4;
+}
+
 /* gated_delta, for rows whose q, k, v, z, b and a have been projected. Each sequence begins with the state that
  * state_loads of the batch names, and leaves the state after its last row in states[seq_slots[seq]]. As state_saves and
  * state_save_rows say, the state after one of the rows is also saved in snapshots. Padding sequences have no state. */
 typedef struct yk_gated_delta_args {
-  void *y;       /* act [n_tokens, value heads, value_dim], which must not alias x */
-  const void *x; /* act [n_tokens, x_stride] */
+  void *y;        /* act [n_tokens, value heads, value_dim], which must not alias x */
+  const void *x;  /* act [n_tokens, x_stride] */
+  float *scratch; /* [n_tokens, scratch_floats], for devices that compute chunks */
   yk_delta_layout layout;
   const float *conv_w;         /* [YK_DELTA_TAPS, channels], the newest input last */
   const float *rate, *dt_bias; /* [value heads] */

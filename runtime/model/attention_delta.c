@@ -18,8 +18,9 @@ struct yk_sublayer {
   yk_row_parallel out;
   float *conv_w, *rate, *dt_bias, *norm_w;
   yk_recurrent_states states;
-  /* Offsets within the scratch, which begins with the projected rows: the heads' results, and the scratch of out. */
-  int64_t results_offset_bytes, out_offset_bytes;
+  /* Offsets within the scratch, which begins with the projected rows: the heads' results, and the scratch of the heads
+   * and of out. */
+  int64_t results_offset_bytes, heads_offset_bytes, out_offset_bytes;
 };
 
 typedef struct projections {
@@ -126,16 +127,19 @@ static yk_delta_layout layout_of(const yk_rank_source *source)
   return layout;
 }
 
-static int64_t rows_bytes(const yk_rank_source *source, int64_t width)
+static int64_t rows_bytes(const yk_rank_source *source, int64_t width, yk_dtype dtype)
 {
-  int64_t n_bytes = source->limits->step.max_tokens * width * (int64_t)yk_dtype_bytes(source->dev.dtype);
+  int64_t n_bytes = source->limits->step.max_tokens * width * (int64_t)yk_dtype_bytes(dtype);
   return yk_round_up_i64(n_bytes, YK_DEVICE_ALIGNMENT_BYTES);
 }
 
-static int64_t out_offset_bytes(const yk_rank_source *source, const yk_delta_layout *layout)
+static void set_offsets(const yk_rank_source *source, yk_sublayer *a)
 {
-  int64_t width = (int64_t)yk_delta_n_value_heads(layout) * layout->value_dim;
-  return rows_bytes(source, layout->x_stride) + rows_bytes(source, width);
+  const yk_dtype dtype = source->dev.dtype;
+  const int64_t width = (int64_t)yk_delta_n_value_heads(&a->layout) * a->layout.value_dim;
+  a->results_offset_bytes = rows_bytes(source, a->layout.x_stride, dtype);
+  a->heads_offset_bytes = a->results_offset_bytes + rows_bytes(source, width, dtype);
+  a->out_offset_bytes = a->heads_offset_bytes + rows_bytes(source, yk_delta_scratch_floats(&a->layout), YK_F32);
 }
 
 static int64_t state_bytes(const yk_delta_layout *layout)
@@ -146,17 +150,18 @@ static int64_t state_bytes(const yk_delta_layout *layout)
 static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublayer_bytes *out, yk_err *err)
 {
   const yk_model_device *dev = &source->dev;
-  const yk_delta_layout layout = layout_of(source);
-  int64_t n_floats =
-      YK_DELTA_TAPS * yk_delta_channels(&layout) + 2 * yk_delta_n_value_heads(&layout) + layout.value_dim;
+  yk_sublayer sizes = {.layout = layout_of(source)};
+  const yk_delta_layout *layout = &sizes.layout;
+  int64_t n_floats = YK_DELTA_TAPS * yk_delta_channels(layout) + 2 * yk_delta_n_value_heads(layout) + layout->value_dim;
   projections p;
+  set_offsets(source, &sizes);
   YK_TRY(specify(source, layer, &p, err));
   *out = (yk_sublayer_bytes){
       .weights = n_floats * (int64_t)sizeof(float) + yk_repack_bytes(dev, &p.in) + yk_repack_bytes(dev, &p.out),
       .n_unkept = yk_repack_n_unkept(dev, &p.in) + yk_repack_n_unkept(dev, &p.out),
       .n_float_inputs = yk_repack_n_float_inputs(dev, &p.in) + yk_repack_n_float_inputs(dev, &p.out),
-      .state_per_seq = state_bytes(&layout),
-      .scratch = out_offset_bytes(source, &layout) + yk_row_parallel_scratch(source, &p.out)};
+      .state_per_seq = state_bytes(layout),
+      .scratch = sizes.out_offset_bytes + yk_row_parallel_scratch(source, &p.out)};
   return YK_OK;
 }
 
@@ -250,8 +255,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   yk_sublayer *a = *out = calloc(1, sizeof *a);
   if (!a) return yk_err_set(err, YK_E_NOMEM, "no memory for a gated delta net");
   a->layout = layout_of(source);
-  a->results_offset_bytes = rows_bytes(source, a->layout.x_stride);
-  a->out_offset_bytes = out_offset_bytes(source, &a->layout);
+  set_offsets(source, a);
   YK_TRY(load_convolution(loader, layer, a, err));
   YK_TRY(load_decay(loader, layer, a, err));
   YK_TRY(load_norm(loader, layer, a, err));
@@ -259,10 +263,12 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   return yk_recurrent_states_load(loader, state_bytes(&a->layout), &a->states, err);
 }
 
-static yk_status run_heads(const yk_sublayer *a, const yk_sublayer_step *s, const void *x, void *y, yk_err *err)
+static yk_status run_heads(const yk_sublayer *a, const yk_sublayer_step *s, yk_err *err)
 {
-  const yk_gated_delta_args args = {.y = y,
-                                    .x = x,
+  char *scratch = s->scratch;
+  const yk_gated_delta_args args = {.y = scratch + a->results_offset_bytes,
+                                    .x = scratch,
+                                    .scratch = (float *)(void *)(scratch + a->heads_offset_bytes),
                                     .layout = a->layout,
                                     .conv_w = a->conv_w,
                                     .rate = a->rate,
@@ -278,15 +284,16 @@ static yk_status run_heads(const yk_sublayer *a, const yk_sublayer_step *s, cons
 static yk_status forward(const yk_sublayer *a, yk_sublayer_step *s, yk_err *err)
 {
   YK_TRY(yk_sublayer_normalise(s, err));
-  void *x = s->scratch, *results = (char *)s->scratch + a->results_offset_bytes;
+  char *scratch = s->scratch;
   yk_linear_args to_x = {.x = s->x.rows,
-                         .y = x,
+                         .y = scratch,
                          .n_tokens = s->batch->n_tokens,
                          .y_stride = a->layout.x_stride,
                          .adapters = s->batch->adapters};
-  yk_row_parallel_args to_y = {.x = results, .y = s->y.rows, .scratch = (char *)s->scratch + a->out_offset_bytes};
+  yk_row_parallel_args to_y = {
+      .x = scratch + a->results_offset_bytes, .y = s->y.rows, .scratch = scratch + a->out_offset_bytes};
   YK_RUN(s->operations, GEMM_QKV, s->layer, "in_proj", s->dev->ops->linear_forward(s->dev, a->in, &to_x, err));
-  YK_RUN(s->operations, STATES, s->layer, "gated delta net", run_heads(a, s, x, results, err));
+  YK_RUN(s->operations, STATES, s->layer, "gated delta net", run_heads(a, s, err));
   return yk_row_parallel_run(&a->out, s, &to_y, YK_OPERATION_GEMM_O, "out_proj", err);
 }
 

@@ -245,7 +245,8 @@ static inline void delta_reference(delta_scene *s, delta_fault fault)
 
 /* The device's arrays of a step. */
 typedef struct delta_step {
-  int32_t *arrays[6]; /* row starts, slots, loads, saves, rows of saves, tokens */
+  int32_t *arrays[7]; /* row starts, slots, loads, saves, rows of saves, tokens, sequences of rows */
+  void *scratch;
   yk_batch batch;
 } delta_step;
 
@@ -260,7 +261,10 @@ static inline delta_step delta_step_new(yk_device *dev, const delta_scene *s)
   }
   delta_step step = {.arrays = {op_send_i32(dev, s->row_starts, (size_t)n + 1), op_send_i32(dev, s->slots, (size_t)n),
                                 op_send_i32(dev, of[0], (size_t)n), op_send_i32(dev, of[1], (size_t)n),
-                                op_send_i32(dev, of[2], (size_t)n), op_send_i32(dev, of[3], (size_t)n)}};
+                                op_send_i32(dev, of[2], (size_t)n), op_send_i32(dev, of[3], (size_t)n),
+                                op_send_seq_of_row(dev, s->row_starts, n)}};
+  const size_t n_floats = (size_t)(s->row_starts[n] * yk_delta_scratch_floats(&s->layout));
+  op_ok(dev->ops->alloc(dev, n_floats * sizeof(float), &step.scratch, &err));
   step.batch = (yk_batch){.n_tokens = s->row_starts[n],
                           .n_seqs = n,
                           .max_rows_per_seq = most,
@@ -269,19 +273,22 @@ static inline delta_step delta_step_new(yk_device *dev, const delta_scene *s)
                           .state_loads = step.arrays[2],
                           .state_saves = step.arrays[3],
                           .state_save_rows = step.arrays[4],
-                          .kv_tokens = step.arrays[5]};
+                          .kv_tokens = step.arrays[5],
+                          .seq_of_row = step.arrays[6]};
   return step;
 }
 
 static inline void delta_step_free(yk_device *dev, delta_step *step)
 {
   for (size_t i = 0; i < sizeof step->arrays / sizeof *step->arrays; i++) dev->ops->free(dev, step->arrays[i]);
+  dev->ops->free(dev, step->scratch);
 }
 
-static inline yk_gated_delta_args delta_args(const delta_scene *s, const yk_batch *batch, void *y)
+static inline yk_gated_delta_args delta_args(const delta_scene *s, const delta_step *step, void *y)
 {
   return (yk_gated_delta_args){.y = y,
                                .x = s->x.dev,
+                               .scratch = step->scratch,
                                .layout = s->layout,
                                .conv_w = s->conv_w.dev,
                                .rate = s->rate.dev,
@@ -290,7 +297,7 @@ static inline yk_gated_delta_args delta_args(const delta_scene *s, const yk_batc
                                .norm_eps = 1e-6f,
                                .states = s->states.dev,
                                .snapshots = s->snapshots,
-                               .batch = batch};
+                               .batch = &step->batch};
 }
 
 typedef struct delta_errors {
@@ -305,7 +312,7 @@ static inline delta_errors delta_errors_of(const op_target *target, yk_dtype dty
   delta_scene s = delta_scene_new(dev, shape, seed);
   delta_step step = delta_step_new(dev, &s);
   op_array y = op_array_new(dev, dtype, delta_y_size(&s));
-  const yk_gated_delta_args args = delta_args(&s, &step.batch, y.dev);
+  const yk_gated_delta_args args = delta_args(&s, &step, y.dev);
   op_ok(dev->ops->gated_delta(dev, &args, &err));
   delta_reference(&s, fault);
   op_array_fetch(dev, &y);

@@ -230,17 +230,6 @@ typedef struct mamba_step {
   yk_batch batch;
 } mamba_step;
 
-static inline int32_t *mamba_send_rows(yk_device *dev, const mamba_scene *s)
-{
-  const int32_t n_rows = s->row_starts[s->shape->n_seqs];
-  int32_t *seq_of_row = calloc((size_t)n_rows + 1, sizeof *seq_of_row);
-  for (int32_t seq = 0; seq < s->shape->n_seqs; seq++)
-    for (int32_t row = s->row_starts[seq]; row < s->row_starts[seq + 1]; row++) seq_of_row[row] = seq;
-  int32_t *sent = op_send_i32(dev, seq_of_row, (size_t)n_rows);
-  free(seq_of_row);
-  return sent;
-}
-
 static inline mamba_step mamba_step_new(yk_device *dev, const mamba_scene *s)
 {
   const int32_t n = s->shape->n_seqs;
@@ -253,7 +242,7 @@ static inline mamba_step mamba_step_new(yk_device *dev, const mamba_scene *s)
   mamba_step step = {.arrays = {op_send_i32(dev, s->row_starts, (size_t)n + 1), op_send_i32(dev, s->slots, (size_t)n),
                                 op_send_i32(dev, of[0], (size_t)n), op_send_i32(dev, of[1], (size_t)n),
                                 op_send_i32(dev, of[2], (size_t)n), op_send_i32(dev, of[3], (size_t)n),
-                                mamba_send_rows(dev, s)}};
+                                op_send_seq_of_row(dev, s->row_starts, n)}};
   const size_t n_floats = (size_t)(s->row_starts[n] * yk_mamba_scratch_floats(&s->layout));
   void *scratch = NULL;
   op_ok(dev->ops->alloc(dev, n_floats * sizeof(float), &scratch, &err));

@@ -215,6 +215,17 @@ static inline int32_t *op_send_i32(yk_device *dev, const int32_t *values, size_t
   return ptr;
 }
 
+/* The sequence of each row, for sequences whose rows begin at row_starts [n_seqs + 1]. */
+static inline int32_t *op_send_seq_of_row(yk_device *dev, const int32_t *row_starts, int32_t n_seqs)
+{
+  int32_t *seq_of_row = calloc((size_t)row_starts[n_seqs] + 1, sizeof *seq_of_row);
+  for (int32_t seq = 0; seq < n_seqs; seq++)
+    for (int32_t row = row_starts[seq]; row < row_starts[seq + 1]; row++) seq_of_row[row] = seq;
+  int32_t *sent = op_send_i32(dev, seq_of_row, (size_t)row_starts[n_seqs]);
+  free(seq_of_row);
+  return sent;
+}
+
 /* An 8-bit float e4m3fn by its definition. */
 static inline double op_float8(uint8_t code)
 {

@@ -30,6 +30,14 @@ static delta_errors chunk_tolerance_of(yk_dtype dtype)
 static const delta_shape long_shapes[] = {
     {1, 1, 128, 128, false, 1, {{64, YK_STATE_ZERO, -1, 0, 0}}},
     {2, 3, 128, 128, false, 3, {{200, YK_STATE_KEEP, 0, 128, 64}, {1, 2, -1, 0, 0}, {16, YK_STATE_KEEP, -1, 0, 7}}},
+    {1, 5, 128, 128, false, 1, {{64, YK_STATE_ZERO, -1, 0, 0}}}, /* more value heads than a thread block has at once */
+    {1,
+     1,
+     128,
+     128,
+     false,
+     2,
+     {{37, YK_STATE_ZERO, -1, 0, 0}, {91, YK_STATE_KEEP, -1, 0, 50}}}, /* chunks begin anywhere */
     {3,
      2,
      128,
@@ -100,7 +108,7 @@ static void test_recorded(void **state)
   delta_scene s = delta_scene_new(dev, &shape, 3);
   delta_step step = delta_step_new(dev, &s);
   op_array y = op_array_new(dev, YK_F16, delta_y_size(&s));
-  const yk_gated_delta_args args = delta_args(&s, &step.batch, y.dev);
+  const yk_gated_delta_args args = delta_args(&s, &step, y.dev);
   const size_t n_floats = (size_t)yk_delta_state_floats(&s.layout);
   const delta_errors tolerance = tolerance_of(YK_F16);
   yk_graph *graph = NULL;

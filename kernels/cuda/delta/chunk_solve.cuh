@@ -1,4 +1,4 @@
-/* chunk_solve.cuh - the triangular matrices of a chunk, in shared memory. With G the sums of log decays:
+/* chunk_solve.cuh - the triangular matrices of a chunk, to the scratch. With G the sums of log decays:
  *
  *   A_ij = beta_i exp(G_i - G_j) k_i k_j   for i > j            attend_ij = exp(G_i - G_j) q_i k_j   for i >= j
  *   solve = (I + A)^-1 diag(beta)
@@ -13,41 +13,74 @@
 
 namespace yk_delta {
 
-/* A and attend from q and k. Warp w has rows 16 (w / 2) to 16 (w / 2) + 15 and 32 columns from 32 (w % 2) on. */
-template <typename T> __device__ __forceinline__ void make_triangles(chunk_shared<T> &s)
-{
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int m = warp / 2 * 16, n = warp % 2 * HALF;
-  if (n > m) return; /* above the diagonal */
-  float kk[4][4] = {}, qk[4][4] = {};
+/* k k^T and q k^T of all value heads of a key head. Warp w has rows 16 (w / 2) to 16 (w / 2) + 15 and 32 columns from
+ * 32 (w % 2) on; those above the diagonal have none. */
+struct key_products {
+  float kk[HALF / 8][4], qk[HALF / 8][4];
+
+  __device__ static __forceinline__ int row()
+  {
+    return threadIdx.x / 64 * 16;
+  }
+  __device__ static __forceinline__ int column()
+  {
+    return threadIdx.x / 32 % 2 * HALF;
+  }
+
+  template <typename T> __device__ __forceinline__ void multiply(const prepare_shared<T> &s)
+  {
 #pragma unroll
-  for (int e = 0; e < CHUNK_DIM; e += 16) {
-    uint32_t k[4], q[4];
-    load_a(k, s.k, m, e);
-    load_a(q, s.q, m, e);
+    for (int i = 0; i < HALF / 8; i++)
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-      uint32_t b[4];
-      load_b(b, s.k, n + 16 * i, e);
-      yk_ptx::mma_m16n8k16<T>(kk[2 * i], k[0], k[1], k[2], k[3], b[0], b[1]);
-      yk_ptx::mma_m16n8k16<T>(kk[2 * i + 1], k[0], k[1], k[2], k[3], b[2], b[3]);
-      yk_ptx::mma_m16n8k16<T>(qk[2 * i], q[0], q[1], q[2], q[3], b[0], b[1]);
-      yk_ptx::mma_m16n8k16<T>(qk[2 * i + 1], q[0], q[1], q[2], q[3], b[2], b[3]);
+      for (int j = 0; j < 4; j++) kk[i][j] = qk[i][j] = 0.0f;
+    if (column() > row()) return;
+#pragma unroll
+    for (int e = 0; e < CHUNK_DIM; e += 16) {
+      uint32_t k[4], q[4];
+      load_a(k, s.k, row(), e);
+      load_a(q, s.q, row(), e);
+#pragma unroll
+      for (int i = 0; i < HALF / 16; i++) {
+        uint32_t b[4];
+        load_b(b, s.k, column() + 16 * i, e);
+        yk_ptx::mma_m16n8k16<T>(kk[2 * i], k[0], k[1], k[2], k[3], b[0], b[1]);
+        yk_ptx::mma_m16n8k16<T>(kk[2 * i + 1], k[0], k[1], k[2], k[3], b[2], b[3]);
+        yk_ptx::mma_m16n8k16<T>(qk[2 * i], q[0], q[1], q[2], q[3], b[0], b[1]);
+        yk_ptx::mma_m16n8k16<T>(qk[2 * i + 1], q[0], q[1], q[2], q[3], b[2], b[3]);
+      }
     }
   }
+
+  /* A of a value head to shared memory, attend to the scratch. */
+  template <typename T>
+  __device__ __forceinline__ void store(const params &p, const chunk_rows &rows, int32_t value, head_matrix &to) const
+  {
+    if (column() > row()) return;
+    const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int i = 0; i < 4; i++)
+    for (int half = 0; half < 2; half++) {
+      const int i = row() + lane / 4 + 8 * half;
+      T *kept = row_scratch::of(p, rows.first + i).template matrices<T>(value) + CHUNK;
 #pragma unroll
-    for (int j = 0; j < 4; j++) {
-      const int row = m + lane / 4 + j / 2 * 8, column = n + 8 * i + lane % 4 * 2 + j % 2;
-      const float decay = __expf(fminf(s.log_decay[row] - s.log_decay[column], 0.0f));
-      s.a[row][column] = row > column ? s.beta[row] * decay * kk[i][j] : 0.0f;
-      s.attend[row][column] = yk_cuda::from_float<T>(row >= column ? decay * qk[i][j] : 0.0f);
+      for (int tile = 0; tile < HALF / 8; tile++) {
+        const int j = column() + 8 * tile + lane % 4 * 2;
+        const float2 log = *reinterpret_cast<const float2 *>(&to.log_decay[j]);
+        const float of_row = to.log_decay[i];
+        const float low = __expf(fminf(of_row - log.x, 0.0f)), high = __expf(fminf(of_row - log.y, 0.0f));
+        const float *k = &kk[tile][2 * half], *q = &qk[tile][2 * half];
+        *reinterpret_cast<float2 *>(&to.a[i][j]) =
+            make_float2(i > j ? to.beta[i] * low * k[0] : 0.0f, i > j + 1 ? to.beta[i] * high * k[1] : 0.0f);
+        const uint32_t pair = yk_ptx::round_pair<T>(i >= j ? low * q[0] : 0.0f, i >= j + 1 ? high * q[1] : 0.0f);
+        if (i < rows.n) *reinterpret_cast<uint32_t *>(kept + j) = pair;
+      }
     }
-}
+  }
+};
 
 /* One warp inverts the diagonal block of HALF rows from `first` on, in place, and stores it to solve. */
-template <typename T> __device__ __forceinline__ void invert_block(chunk_shared<T> &s, int first)
+template <typename T>
+__device__ __forceinline__ void invert_block(const params &p, const chunk_rows &rows, int32_t value, int first,
+                                             head_matrix &s)
 {
   const int column = threadIdx.x % 32;
   const float beta = s.beta[first + column];
@@ -70,7 +103,9 @@ template <typename T> __device__ __forceinline__ void invert_block(chunk_shared<
 #pragma unroll
   for (int i = 0; i < HALF; i++) {
     s.a[first + i][first + column] = x[i];
-    s.solve[first + i][first + column] = yk_cuda::from_float<T>(x[i] * beta);
+    if (first + i < rows.n)
+      row_scratch::of(p, rows.first + first + i).template matrices<T>(value)[first + column] =
+          yk_cuda::from_float<T>(x[i] * beta);
   }
 }
 
@@ -88,18 +123,28 @@ __device__ __forceinline__ float4 block_product(const float *left, const float (
   return sum;
 }
 
-/* The block of solve below the diagonal blocks, by all threads; the upper right block of a holds the product between.
- * A barrier must precede and follow. */
-template <typename T> __device__ __forceinline__ void invert_below(chunk_shared<T> &s)
+/* The block of solve below the diagonal blocks, by all threads, in two parts with a barrier before, between and behind:
+ * the upper right block of a holds the product between. */
+__device__ __forceinline__ void multiply_below(head_matrix &s)
 {
   const int row = threadIdx.x / 8, column = threadIdx.x % 8 * 4;
   const float4 product = block_product(&s.a[HALF + row][0], s.a, column);
   *reinterpret_cast<float4 *>(&s.a[row][HALF + column]) = product;
-  __syncthreads();
+}
+
+template <typename T>
+__device__ __forceinline__ void store_below(const params &p, const chunk_rows &rows, int32_t value,
+                                            const head_matrix &s)
+{
+  const int row = threadIdx.x / 8, column = threadIdx.x % 8 * 4;
+  if (HALF + row >= rows.n) return;
   const float4 x = block_product(&s.a[HALF + row][HALF], s.a, HALF + column);
-  const float of[] = {x.x, x.y, x.z, x.w};
-#pragma unroll
-  for (int i = 0; i < 4; i++) s.solve[HALF + row][column + i] = yk_cuda::from_float<T>(-of[i] * s.beta[column + i]);
+  T *to = row_scratch::of(p, rows.first + HALF + row).template matrices<T>(value) + column;
+  const float4 beta = *reinterpret_cast<const float4 *>(&s.beta[column]);
+  uint2 pairs;
+  pairs.x = yk_ptx::round_pair<T>(-x.x * beta.x, -x.y * beta.y);
+  pairs.y = yk_ptx::round_pair<T>(-x.z * beta.z, -x.w * beta.w);
+  *reinterpret_cast<uint2 *>(to) = pairs;
 }
 
 } // namespace yk_delta

@@ -29,6 +29,7 @@ template <typename T> struct state_columns : yk_cuda::state_values<T, CHUNK_DIM>
   using base = yk_cuda::state_values<T, CHUNK_DIM>;
   using base::read;
   using base::s;
+  using base::update;
 
   /* Element j of tile n: the offset in the head's matrix [key][value]. */
   __device__ static __forceinline__ int offset(int n, int j)
@@ -54,7 +55,7 @@ template <typename T> struct state_columns : yk_cuda::state_values<T, CHUNK_DIM>
   }
 
   /* R^T as a left factor. */
-  __device__ __forceinline__ void residual(const chunk_shared<T> &shared, left_factor &out) const
+  __device__ __forceinline__ void residual(const walk_inputs<T> &shared, left_factor &out) const
   {
 #pragma unroll
     for (int first = 0; first < CHUNK; first += HALF) {
@@ -78,7 +79,7 @@ template <typename T> struct state_columns : yk_cuda::state_values<T, CHUNK_DIM>
   }
 
   /* O^T, rounded, to the warp's columns of v. */
-  __device__ __forceinline__ void attend(const left_factor &u, chunk_shared<T> &shared) const
+  __device__ __forceinline__ void attend(const left_factor &u, walk_inputs<T> &shared) const
   {
 #pragma unroll
     for (int first = 0; first < CHUNK; first += HALF) {
@@ -89,12 +90,6 @@ template <typename T> struct state_columns : yk_cuda::state_values<T, CHUNK_DIM>
         yk_cuda::add_triangle(c[2 * i], c[2 * i + 1], u, shared.attend, first / 16 + i);
       yk_cuda::store_transposed(c, shared.v, first, threadIdx.x / 32 * 16);
     }
-  }
-
-  /* S after the chunk. u: the deltas, with the decays to the chunk's end. */
-  __device__ __forceinline__ void update(const left_factor &u, const chunk_shared<T> &shared)
-  {
-    base::update(u, shared.k, shared.decay[CHUNK - 1]);
   }
 };
 

@@ -16,6 +16,8 @@ static params params_of(void *readers, const yk_gated_delta_args &args)
   params p = {};
   p.y = args.y;
   p.x = args.x;
+  p.scratch = reinterpret_cast<unsigned char *>(args.scratch);
+  p.scratch_stride = yk_delta_scratch_floats(&args.layout) * static_cast<int64_t>(sizeof(float));
   p.layout = args.layout;
   p.n_values = yk_delta_n_value_heads(&args.layout);
   p.n_channels = yk_delta_channels(&args.layout);
@@ -28,6 +30,8 @@ static params params_of(void *readers, const yk_gated_delta_args &args)
   p.norm_eps = args.norm_eps;
   p.states = args.states;
   p.snapshots = args.snapshots;
+  p.n_tokens = b.n_tokens;
+  p.seq_of_row = b.seq_of_row;
   p.row_starts = b.row_starts;
   p.kv_tokens = b.kv_tokens;
   p.seq_slots = b.seq_slots;

@@ -2,19 +2,22 @@
  *
  *   recurrent.cu   heads of 128, sequences with few rows, token by token: decode reads and writes each state once
  *   chunks.cu      heads of 128, sequences with more rows, in chunks of up to 64 rows on tensor cores
- *     chunk_kernel.cuh   the way of a chunk
- *     chunk_inputs.cuh   convolution and decays of its rows, to shared memory
- *     chunk_solve.cuh    the triangular matrices of its rows
- *     chunk_state.cuh    products with the state, which stays in registers
+ *     prepare_kernel.cuh   what does not depend on the state, of all chunks at once
+ *       chunk_inputs.cuh     convolution and decays of a chunk's rows
+ *       chunk_solve.cuh      the triangular matrices of its rows
+ *     walk_kernel.cuh      the chunks of a sequence one after another
+ *       chunk_state.cuh      products with the state, which stays in registers
+ *     chunk_shared.cuh     what is in shared memory and in the scratch
  *   generic.cu     other head sizes, token by token, with the state in device memory: correct and slow
  *   inputs.cuh     the convolution, decays and betas of single tokens
  *   params.cuh     the parameters of every kernel; where a sequence's state lies
  *
- * One thread block has one value head of one sequence. Value heads of a key head share the convolution's inputs of q
- * and k: the last thread block that has read those of the state before writes those of the state after.
+ * One thread block has one value head of one sequence; those of prepare_kernel have a key head and its value heads. In
+ * kernels without chunks value heads of a key head share the convolution's inputs of q and k: the last thread block
+ * that has read those of the state before writes those of the state after.
  *
  * Lengths and slots are read from device memory, and counts from the host are upper bounds, so that a recorded launch
- * serves other steps. No scratch grows with the rows. A row's result does not depend on the other sequences.
+ * serves other steps. A row's result does not depend on the other sequences.
  *
  * Numerics: token by token all is float32. Chunks round q, k, v, the state and the deltas to the activation type where
  * tensor cores multiply them; the state itself stays float32. Chunks end at multiples of 64 tokens of the sequence,

@@ -20,14 +20,18 @@ constexpr float NORM_FLOOR = 1e-6f; /* added to the squared lengths of q and k *
 struct params {
   void *y;
   const void *x;
+  /* Rows of scratch_stride bytes of what a chunk needs of them: see row_scratch. */
+  unsigned char *scratch;
+  int64_t scratch_stride;
   yk_delta_layout layout;
-  int32_t n_values;                /* value heads */
+  int32_t n_values; /* value heads */
+  int32_t n_tokens;
   int64_t n_channels;              /* of the convolution */
   int64_t window_at, state_floats; /* in a state: offset of the convolution's inputs, and all of it */
   const float *conv_w, *rate, *dt_bias, *norm_w;
   float norm_eps;
   float *states, *snapshots;
-  const int32_t *row_starts, *kv_tokens, *seq_slots, *state_loads, *state_saves, *state_save_rows;
+  const int32_t *seq_of_row, *row_starts, *kv_tokens, *seq_slots, *state_loads, *state_saves, *state_save_rows;
   int32_t min_chunk_rows; /* sequences with as many rows are taken by chunks, others token by token */
   uint32_t *readers; /* [n_seqs, n_key_heads] thread blocks that have read the inputs of q and k; zeros between calls */
 };
