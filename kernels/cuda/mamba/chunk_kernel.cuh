@@ -12,7 +12,10 @@
  *   -- barrier
  *   every warp: y and S of 16 elements of the head; warp 0: decays of the next chunk
  *
- * The warp writes y over its columns of x, which it has read, and from there to the scratch. */
+ * The warp writes y over its columns of x, which it has read, and from there to the scratch.
+ *
+ * GROUPS of warps: with two, a multiprocessor's schedulers have two warps each, though the sequence has no more heads.
+ * Group g has half of the tiles of mixed and half of the rows of y; both keep the same state. */
 #ifndef YK_KERNELS_CUDA_MAMBA_CHUNK_KERNEL_CUH
 #define YK_KERNELS_CUDA_MAMBA_CHUNK_KERNEL_CUH
 
@@ -20,6 +23,17 @@
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 
 namespace yk_mamba {
+
+/* The warp's place in its group, which decides its elements of the head, and its group. */
+__device__ __forceinline__ int warp_of_group()
+{
+  return threadIdx.x / WARP % CHUNK_WARPS;
+}
+
+__device__ __forceinline__ int group_of_warps()
+{
+  return threadIdx.x / CHUNK_THREADS;
+}
 
 /* The state of the warp's elements of the head, rows of S [CHUNK_HEAD, CHUNK_STATE]. */
 template <typename T> struct state_rows : yk_cuda::state_values<T, CHUNK_STATE> {
@@ -29,7 +43,7 @@ template <typename T> struct state_rows : yk_cuda::state_values<T, CHUNK_STATE> 
   /* Elements j and j + 1 of tile n, j even: the offset in the head's matrix. */
   __device__ static __forceinline__ int offset(int n, int j)
   {
-    const int lane = threadIdx.x % WARP, row = threadIdx.x / WARP * 16 + lane / 4 + j / 2 * 8;
+    const int lane = threadIdx.x % WARP, row = warp_of_group() * 16 + lane / 4 + j / 2 * 8;
     return row * CHUNK_STATE + 8 * n + lane % 4 * 2;
   }
 
@@ -54,10 +68,11 @@ template <typename T> struct state_rows : yk_cuda::state_values<T, CHUNK_STATE> 
   }
 };
 
-/* The warp's rows of mixed. */
-template <typename T> __device__ __forceinline__ void mix(const chunk_inputs<T> &in, chunk_shared<T> &shared)
+/* The warp's rows of mixed, of which a group has every GROUPS-th tile of 16 columns. */
+template <typename T, int GROUPS>
+__device__ __forceinline__ void mix(const chunk_inputs<T> &in, chunk_shared<T> &shared)
 {
-  const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+  const int warp = warp_of_group(), group = group_of_warps(), lane = threadIdx.x % WARP;
   float cb[CHUNK / 8][4] = {};
 #pragma unroll
   for (int k = 0; k < CHUNK_STATE; k += 16) {
@@ -65,7 +80,7 @@ template <typename T> __device__ __forceinline__ void mix(const chunk_inputs<T> 
     yk_cuda::load_a(a, in.c, 16 * warp, k);
 #pragma unroll
     for (int i = 0; i < CHUNK / 16; i++) {
-      if (i > warp) continue;
+      if (i > warp || i % GROUPS != group) continue;
       uint32_t b[4];
       yk_cuda::load_b(b, in.b, 16 * i, k);
       yk_ptx::mma_m16n8k16<T>(cb[2 * i], a[0], a[1], a[2], a[3], b[0], b[1]);
@@ -74,7 +89,7 @@ template <typename T> __device__ __forceinline__ void mix(const chunk_inputs<T> 
   }
 #pragma unroll
   for (int n = 0; n < CHUNK / 8; n++) {
-    if (n / 2 > warp) continue;
+    if (n / 2 > warp || n / 2 % GROUPS != group) continue;
     const int column = 8 * n + lane % 4 * 2;
     const float2 log = *reinterpret_cast<const float2 *>(&in.log_decay[column]);
     const float2 step = *reinterpret_cast<const float2 *>(&in.step[column]);
@@ -96,19 +111,20 @@ template <typename T> __device__ __forceinline__ left_factor transposed_x(const 
 #pragma unroll
   for (int i = 0; i < CHUNK / 16; i++) {
     uint32_t v[4]; /* elements + 0, rows + 0; elements + 0, rows + 8; elements + 8, rows + 0; elements + 8, rows + 8 */
-    yk_cuda::load_b_trans(v, in.x, threadIdx.x / WARP * 16, 16 * i);
+    yk_cuda::load_b_trans(v, in.x, warp_of_group() * 16, 16 * i);
     x.at[i][0] = v[0], x.at[i][1] = v[2], x.at[i][2] = v[1], x.at[i][3] = v[3];
   }
   return x;
 }
 
-/* y of the warp's elements, over its columns of x. */
-template <typename T>
+/* y of the warp's elements, over its columns of x: with two groups of a half of the rows. */
+template <typename T, int GROUPS>
 __device__ __forceinline__ void make_results(const left_factor &x, const state_rows<T> &state, float skip,
                                              chunk_inputs<T> &in, const chunk_shared<T> &shared)
 {
 #pragma unroll
   for (int first = 0; first < CHUNK; first += HALF) {
+    if (GROUPS > 1 && first / HALF != group_of_warps()) continue;
     float y[yk_cuda::HALF_TILES][4];
     state.read(y, in.c, first, in.decay);
 #pragma unroll
@@ -122,19 +138,20 @@ __device__ __forceinline__ void make_results(const left_factor &x, const state_r
         to[j % 2 * 2 + 1] = fmaf(skip, of.y, to[j % 2 * 2 + 1]);
       }
     }
-    yk_cuda::store_transposed(y, in.x, first, threadIdx.x / WARP * 16);
+    yk_cuda::store_transposed(y, in.x, first, warp_of_group() * 16);
   }
 }
 
-/* Copies y of the warp's elements to the scratch: two lanes a row, 16 bytes each. */
-template <typename T>
+/* Copies y of the warp's elements and rows to the scratch: two lanes a row, 16 bytes each. */
+template <typename T, int GROUPS>
 __device__ __forceinline__ void store_results(const params &p, const head &h, const chunk_rows &rows,
                                               const chunk_inputs<T> &in)
 {
-  const int lane = threadIdx.x % WARP, column = threadIdx.x / WARP * 16 + lane % 2 * 8;
+  const int lane = threadIdx.x % WARP, column = warp_of_group() * 16 + lane % 2 * 8;
+  const int first = group_of_warps() * (CHUNK / GROUPS) + lane / 2;
   __syncwarp();
 #pragma unroll
-  for (int row = lane / 2; row < CHUNK; row += WARP / 2) {
+  for (int row = first; row < first + CHUNK / GROUPS; row += WARP / 2) {
     T *to = reinterpret_cast<T *>(results_of(p, rows.first + row)) + h.z + column;
     if (row < rows.n) *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(&in.x[row][column]);
   }
@@ -142,11 +159,11 @@ __device__ __forceinline__ void store_results(const params &p, const head &h, co
 
 /* Stores the convolution's inputs before row `end` to a state: those of the head, and the group's of b and c by its
  * first head. */
-template <typename T>
+template <typename T, int THREADS>
 __device__ void store_window(const params &p, const sequence &s, const head &h, int64_t end, float *state)
 {
   const int n = h.of_group == 0 ? CHUNK_HEAD + 2 * CHUNK_STATE : CHUNK_HEAD;
-  for (int i = 2 * threadIdx.x; i < n; i += 2 * CHUNK_THREADS) {
+  for (int i = 2 * threadIdx.x; i < n; i += 2 * THREADS) {
     const int of_bc = i - CHUNK_HEAD, element = of_bc < 0 ? i : of_bc % CHUNK_STATE;
     const conv_place &first = of_bc < 0 ? h.x : of_bc < CHUNK_STATE ? h.b : h.c;
     const conv_place at = {first.channel + element, first.column + element};
@@ -161,8 +178,11 @@ __device__ __forceinline__ chunk_rows chunk_of(const sequence &s, int64_t row, i
 }
 
 /* Grid: heads, sequences. Dynamic shared memory: a chunk_shared. */
-template <typename T> __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_kernel(const __grid_constant__ params p)
+template <typename T, int GROUPS>
+__global__ void __launch_bounds__(GROUPS *CHUNK_THREADS, GROUPS == 1 ? 2 : 1)
+    chunk_kernel(const __grid_constant__ params p)
 {
+  constexpr int THREADS = GROUPS * CHUNK_THREADS;
   extern __shared__ __align__(16) unsigned char memory[];
   chunk_shared<T> &shared = *reinterpret_cast<chunk_shared<T> *>(memory);
   const int32_t seq = blockIdx.y;
@@ -178,7 +198,7 @@ template <typename T> __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_
   yk_ptx::wait_for_previous_kernel();
   if (!rows.is_long(p)) return;
   chunk_rows chunk = chunk_of(rows, rows.row, first_position);
-  copy_chunk(p, h, chunk, shared.inputs[0]);
+  copy_chunk<T, THREADS>(p, h, chunk, shared.inputs[0]);
   if (warp == 0) {
     steps.load<T>(p, h, chunk);
     steps.store(p, h, chunk, shared.inputs[0]);
@@ -189,24 +209,24 @@ template <typename T> __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_
     const chunk_rows next = chunk_of(rows, end, first_position + end - rows.row);
     yk_ptx::cp_async_wait<0>();
     __syncthreads();
-    if (next.n > 0) copy_chunk(p, h, next, of_next);
+    if (next.n > 0) copy_chunk<T, THREADS>(p, h, next, of_next);
     if (warp == 0) steps.load<T>(p, h, next);
-    mix(in, shared);
+    mix<T, GROUPS>(in, shared);
     left_factor x = transposed_x(in);
     __syncthreads();
-    make_results(x, state, skip, in, shared);
-    store_results(p, h, chunk, in);
+    make_results<T, GROUPS>(x, state, skip, in, shared);
+    store_results<T, GROUPS>(p, h, chunk, in);
     x.scale<T>(in.weight);
     state.update(x, in.b, in.decay[CHUNK - 1]);
     if (warp == 0) steps.store(p, h, next, of_next);
     chunk = next;
     if (!rows.snapshot || end != rows.save_end) continue;
-    state.store(rows.snapshot + matrix);
-    store_window<T>(p, rows, h, end, rows.snapshot);
+    if (group_of_warps() == 0) state.store(rows.snapshot + matrix);
+    store_window<T, THREADS>(p, rows, h, end, rows.snapshot);
   }
   yk_ptx::let_next_kernel_start();
-  state.store(rows.after + matrix);
-  store_window<T>(p, rows, h, rows.end, rows.after);
+  if (group_of_warps() == 0) state.store(rows.after + matrix);
+  store_window<T, THREADS>(p, rows, h, rows.end, rows.after);
 }
 
 } // namespace yk_mamba

@@ -15,7 +15,7 @@ using yk_cuda::WARP;
 
 constexpr int CHUNK = yk_cuda::STATE_CHUNK, HALF = yk_cuda::HALF_CHUNK;
 constexpr int CHUNK_HEAD = 64, CHUNK_STATE = 128; /* elements of a head, and of b and c */
-constexpr int CHUNK_WARPS = CHUNK_HEAD / 16, CHUNK_THREADS = CHUNK_WARPS * WARP;
+constexpr int CHUNK_WARPS = CHUNK_HEAD / 16, CHUNK_THREADS = CHUNK_WARPS * WARP; /* of a group of warps */
 constexpr int BC_STRIDE = CHUNK_STATE + 8, X_STRIDE = CHUNK_HEAD + 8; /* padded: see chunk_products.cuh */
 
 /* Inputs of a chunk. Rows behind the chunk's last one are zeros, with steps of 0. */
@@ -39,7 +39,7 @@ struct chunk_rows {
 };
 
 /* Begins to copy the results of the convolution. */
-template <typename T>
+template <typename T, int THREADS>
 __device__ __forceinline__ void copy_chunk(const params &p, const head &h, const chunk_rows &rows, chunk_inputs<T> &to)
 {
   constexpr int PIECE = 16 / sizeof(T), BC_PIECES = CHUNK_STATE / PIECE, X_PIECES = CHUNK_HEAD / PIECE;
@@ -49,13 +49,13 @@ __device__ __forceinline__ void copy_chunk(const params &p, const head &h, const
     yk_ptx::cp_async_16(yk_ptx::shared_address(target), from + channel, is_there);
   };
 #pragma unroll 4
-  for (int i = threadIdx.x; i < CHUNK * BC_PIECES; i += CHUNK_THREADS) {
+  for (int i = threadIdx.x; i < CHUNK * BC_PIECES; i += THREADS) {
     const int row = i / BC_PIECES, at = i % BC_PIECES * PIECE;
     copy(&to.b[row][at], row, h.b.channel + at);
     copy(&to.c[row][at], row, h.c.channel + at);
   }
 #pragma unroll
-  for (int i = threadIdx.x; i < CHUNK * X_PIECES; i += CHUNK_THREADS)
+  for (int i = threadIdx.x; i < CHUNK * X_PIECES; i += THREADS)
     copy(&to.x[i / X_PIECES][i % X_PIECES * PIECE], i / X_PIECES, h.x.channel + i % X_PIECES * PIECE);
   yk_ptx::cp_async_commit();
 }
