@@ -53,29 +53,21 @@ yk_delta_layout layout_of(const load &l)
 /* Everything that calls for a load read and write. */
 struct arena {
   yk_delta_layout layout;
-  yk_batch batch = {};
   std::vector<void *> memory;
+  yk_batch batch;
   yk_gated_delta_args args = {};
   float *states;
   int64_t layer_floats;
   int n_layers;
 
-  explicit arena(const load &l) : layout(layout_of(l))
+  explicit arena(const load &l) : layout(layout_of(l)), batch(even_batch(l.n_seqs, l.rows, memory))
   {
     const int64_t n_rows = (int64_t)l.n_seqs * l.rows, n_values = yk_delta_n_value_heads(&layout);
-    std::vector<int32_t> starts, slots, seqs, keep(l.n_seqs, YK_STATE_KEEP), none(l.n_seqs, -1);
-    for (int32_t i = 0; i <= l.n_seqs; i++) starts.push_back(i * l.rows);
-    for (int32_t i = 0; i < l.n_seqs; i++) slots.push_back(i), seqs.insert(seqs.end(), l.rows, i);
     layer_floats = l.n_seqs * yk_delta_state_floats(&layout);
-    n_layers = (int)std::max<int64_t>(2, std::min<int64_t>(48, ((int64_t)400 << 20) / (4 * layer_floats) + 1));
+    n_layers = layers_beyond_cache(layer_floats);
     states = floats(n_layers * layer_floats, 0.1f, 0.0f);
     __half *x = device_new<__half>(n_rows * layout.x_stride);
     fill_random<<<1024, 256>>>(x, n_rows * layout.x_stride, 1u);
-    batch.n_tokens = (int32_t)n_rows, batch.n_seqs = l.n_seqs, batch.max_rows_per_seq = l.rows;
-    batch.seq_of_row = send(seqs);
-    batch.row_starts = send(starts), batch.seq_slots = send(slots), batch.state_loads = send(keep);
-    batch.state_saves = batch.state_save_rows = send(none),
-    batch.kv_tokens = send(std::vector<int32_t>(l.n_seqs, l.rows));
     args.y = device_new<__half>(n_rows * n_values * DIM);
     args.x = x;
     args.scratch = device_new<float>(n_rows * yk_delta_scratch_floats(&layout));
@@ -83,20 +75,9 @@ struct arena {
     args.conv_w = floats(YK_DELTA_TAPS * yk_delta_channels(&layout), 0.5f, 0.0f);
     args.rate = floats(n_values, 0.5f, 0.6f), args.dt_bias = floats(n_values, 0.5f, 0.5f);
     args.norm_w = floats(DIM, 0.5f, 1.0f), args.norm_eps = 1e-6f, args.batch = &batch;
-    memory = {states,
-              x,
-              args.y,
-              args.scratch,
-              (void *)args.conv_w,
-              (void *)args.rate,
-              (void *)args.dt_bias,
-              (void *)args.norm_w,
-              (void *)batch.seq_of_row,
-              (void *)batch.row_starts,
-              (void *)batch.seq_slots,
-              (void *)batch.state_loads,
-              (void *)batch.state_saves,
-              (void *)batch.kv_tokens};
+    for (const void *array : std::initializer_list<const void *>{states, x, args.y, args.scratch, args.conv_w,
+                                                                 args.rate, args.dt_bias, args.norm_w})
+      memory.push_back(const_cast<void *>(array));
   }
   arena(const arena &) = delete;
   arena &operator=(const arena &) = delete;

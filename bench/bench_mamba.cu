@@ -46,30 +46,21 @@ yk_mamba_layout layout_of(const load &l)
 /* Everything that calls for a load read and write. */
 struct arena {
   yk_mamba_layout layout;
-  yk_batch batch = {};
   std::vector<void *> memory;
+  yk_batch batch;
   yk_mamba_args args = {};
   float *states;
   int64_t layer_floats;
   int n_layers;
 
-  explicit arena(const load &l) : layout(layout_of(l))
+  explicit arena(const load &l) : layout(layout_of(l)), batch(even_batch(l.n_seqs, l.rows, memory))
   {
     const int64_t n_rows = (int64_t)l.n_seqs * l.rows, n_heads = yk_mamba_n_heads(&layout);
-    std::vector<int32_t> starts, slots, seqs, keep(l.n_seqs, YK_STATE_KEEP), none(l.n_seqs, -1);
-    for (int32_t i = 0; i <= l.n_seqs; i++) starts.push_back(i * l.rows);
-    for (int32_t i = 0; i < l.n_seqs; i++) slots.push_back(i);
-    for (int64_t i = 0; i < n_rows; i++) seqs.push_back((int32_t)(i / l.rows));
     layer_floats = l.n_seqs * yk_mamba_state_floats(&layout);
-    n_layers = (int)std::max<int64_t>(2, std::min<int64_t>(48, ((int64_t)400 << 20) / (4 * layer_floats) + 1));
+    n_layers = layers_beyond_cache(layer_floats);
     states = floats(n_layers * layer_floats, 0.1f, 0.0f);
     __half *x = device_new<__half>(n_rows * yk_mamba_x_stride(&layout));
     fill_random<<<1024, 256>>>(x, n_rows * yk_mamba_x_stride(&layout), 1u);
-    batch.n_tokens = (int32_t)n_rows, batch.n_seqs = l.n_seqs, batch.max_rows_per_seq = l.rows;
-    batch.row_starts = send(starts), batch.seq_slots = send(slots), batch.state_loads = send(keep);
-    batch.state_saves = batch.state_save_rows = send(none),
-    batch.kv_tokens = send(std::vector<int32_t>(l.n_seqs, l.rows));
-    batch.seq_of_row = send(seqs);
     const int64_t n_channels = yk_mamba_channels(&layout), width = yk_mamba_width(&layout);
     args.y = device_new<__half>(n_rows * width);
     args.x = x;
@@ -79,22 +70,10 @@ struct arena {
     args.rate = floats(n_heads, 0.5f, 0.6f), args.dt_bias = floats(n_heads, 0.5f, 0.5f);
     args.skip = floats(n_heads, 0.5f, 1.0f), args.norm_w = floats(width, 0.5f, 1.0f);
     args.min_step = 0.0f, args.max_step = INFINITY, args.norm_eps = 1e-5f, args.batch = &batch;
-    memory = {states,
-              x,
-              args.y,
-              args.scratch,
-              (void *)args.conv_w,
-              (void *)args.conv_bias,
-              (void *)args.rate,
-              (void *)args.dt_bias,
-              (void *)args.skip,
-              (void *)args.norm_w,
-              (void *)batch.row_starts,
-              (void *)batch.seq_slots,
-              (void *)batch.state_loads,
-              (void *)batch.state_saves,
-              (void *)batch.kv_tokens,
-              (void *)batch.seq_of_row};
+    for (const void *array :
+         std::initializer_list<const void *>{states, x, args.y, args.scratch, args.conv_w, args.conv_bias, args.rate,
+                                             args.dt_bias, args.skip, args.norm_w})
+      memory.push_back(const_cast<void *>(array));
   }
   arena(const arena &) = delete;
   arena &operator=(const arena &) = delete;

@@ -12,6 +12,19 @@ namespace yk_cuda {
 
 constexpr int STATE_CHUNK = YK_STATE_SAVE_TOKENS; /* rows of a whole chunk */
 
+/* Sets the arrays of a step in a kernel's parameters. */
+template <typename PARAMS> void take_batch(PARAMS &p, const yk_batch &b)
+{
+  p.n_tokens = b.n_tokens;
+  p.seq_of_row = b.seq_of_row;
+  p.row_starts = b.row_starts;
+  p.kv_tokens = b.kv_tokens;
+  p.seq_slots = b.seq_slots;
+  p.state_loads = b.state_loads;
+  p.state_saves = b.state_saves;
+  p.state_save_rows = b.state_save_rows;
+}
+
 struct recurrent_sequence {
   int64_t row, end;
   const float *before; /* or NULL: zeros */

@@ -12,8 +12,8 @@ extern "C" size_t yk_cuda_delta_readers_bytes(int32_t max_seqs)
 
 static params params_of(void *readers, const yk_gated_delta_args &args)
 {
-  const yk_batch &b = *args.batch;
   params p = {};
+  yk_cuda::take_batch(p, *args.batch);
   p.y = args.y;
   p.x = args.x;
   p.scratch = reinterpret_cast<unsigned char *>(args.scratch);
@@ -30,14 +30,6 @@ static params params_of(void *readers, const yk_gated_delta_args &args)
   p.norm_eps = args.norm_eps;
   p.states = args.states;
   p.snapshots = args.snapshots;
-  p.n_tokens = b.n_tokens;
-  p.seq_of_row = b.seq_of_row;
-  p.row_starts = b.row_starts;
-  p.kv_tokens = b.kv_tokens;
-  p.seq_slots = b.seq_slots;
-  p.state_loads = b.state_loads;
-  p.state_saves = b.state_saves;
-  p.state_save_rows = b.state_save_rows;
   p.readers = static_cast<uint32_t *>(readers);
   return p;
 }

@@ -12,14 +12,13 @@ extern "C" size_t yk_cuda_mamba_readers_bytes(int32_t max_seqs)
 
 static params params_of(void *readers, const yk_mamba_args &args)
 {
-  const yk_batch &b = *args.batch;
   params p = {};
+  yk_cuda::take_batch(p, *args.batch);
   p.y = args.y;
   p.x = args.x;
   p.scratch = args.scratch;
   p.layout = args.layout;
   p.n_heads = yk_mamba_n_heads(&args.layout);
-  p.n_tokens = b.n_tokens;
   p.width = yk_mamba_width(&args.layout);
   p.n_channels = yk_mamba_channels(&args.layout);
   p.x_stride = yk_mamba_x_stride(&args.layout);
@@ -37,13 +36,6 @@ static params params_of(void *readers, const yk_mamba_args &args)
   p.norm_eps = args.norm_eps;
   p.states = args.states;
   p.snapshots = args.snapshots;
-  p.seq_of_row = b.seq_of_row;
-  p.row_starts = b.row_starts;
-  p.kv_tokens = b.kv_tokens;
-  p.seq_slots = b.seq_slots;
-  p.state_loads = b.state_loads;
-  p.state_saves = b.state_saves;
-  p.state_save_rows = b.state_save_rows;
   p.readers = static_cast<uint32_t *>(readers);
   return p;
 }
