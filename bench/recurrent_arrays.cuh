@@ -41,7 +41,7 @@ inline float *floats(size_t n, float scale, float offset)
   return p;
 }
 
-/* A step of n_seqs sequences with so many rows each, which begin with the states in their slots. Its arrays are added to
+/* A step of n_seqs sequences with so many rows each, which begin with the states in their slots. Adds its arrays to
  * `memory`. */
 inline yk_batch even_batch(int32_t n_seqs, int32_t rows, std::vector<void *> &memory)
 {

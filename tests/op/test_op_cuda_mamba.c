@@ -42,6 +42,14 @@ static const mamba_shape long_shapes[] = {
       {33, 0, 2, 32, 96},
       {129, YK_STATE_ZERO, 3, 64, 0},
       {1, YK_STATE_KEEP, -1, 0, 9}}},
+    {{4, 8, 64, 128},
+     true,
+     5,
+     {{40, YK_STATE_KEEP, 1, 30, 34},
+      {16, YK_STATE_ZERO, -1, 0, 0},
+      {65, 0, 2, 64, 0},
+      {20, YK_STATE_ZERO, -1, 0, 0},
+      {30, YK_STATE_KEEP, -1, 0, 9}}}, /* more thread blocks than multiprocessors */
 };
 enum { N_LONG_SHAPES = sizeof long_shapes / sizeof *long_shapes };
 

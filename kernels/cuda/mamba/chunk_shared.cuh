@@ -16,7 +16,7 @@ using yk_cuda::WARP;
 constexpr int CHUNK = yk_cuda::STATE_CHUNK, HALF = yk_cuda::HALF_CHUNK;
 constexpr int CHUNK_HEAD = 64, CHUNK_STATE = 128; /* elements of a head, and of b and c */
 constexpr int CHUNK_WARPS = CHUNK_HEAD / 16, CHUNK_THREADS = CHUNK_WARPS * WARP; /* of a group of warps */
-constexpr int BC_STRIDE = CHUNK_STATE + 8, X_STRIDE = CHUNK_HEAD + 8; /* padded: see chunk_products.cuh */
+constexpr int BC_STRIDE = CHUNK_STATE + 8, X_STRIDE = CHUNK_HEAD + 8;            /* padded: see chunk_products.cuh */
 
 /* Inputs of a chunk. Rows behind the chunk's last one are zeros, with steps of 0. */
 template <typename T> struct chunk_inputs {
