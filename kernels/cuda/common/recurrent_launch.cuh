@@ -7,7 +7,7 @@
 namespace yk_cuda {
 
 /* Whether the current GPU has a multiprocessor for each of so many thread blocks, with so much shared memory. */
-inline cudaError_t has_room_for(int64_t n_blocks, size_t shared_bytes, bool *yes)
+inline cudaError_t have_own_multiprocessors(int64_t n_blocks, size_t shared_bytes, bool *yes)
 {
   int device = 0, n_multiprocessors = 0, most = 0;
   cudaError_t error = cudaGetDevice(&device);

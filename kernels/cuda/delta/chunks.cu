@@ -17,7 +17,7 @@ template <typename T> cudaError_t launch_both(const params &p, int32_t n_seqs, c
   const dim3 groups(p.layout.n_key_heads, (p.n_tokens + CHUNK - 1) / CHUNK), grid(p.n_values, n_seqs);
   constexpr size_t ONE = sizeof(walk_shared<T, 1>), TWO = sizeof(walk_shared<T, 2>);
   bool has_two;
-  cudaError_t error = yk_cuda::has_room_for(static_cast<int64_t>(p.n_values) * n_seqs, TWO, &has_two);
+  cudaError_t error = yk_cuda::have_own_multiprocessors(static_cast<int64_t>(p.n_values) * n_seqs, TWO, &has_two);
   if (error == cudaSuccess)
     error = yk_cuda::launch_shared(prepare_kernel<T>, groups, CHUNK_THREADS, prepare_bytes<T>(n_heads), stream, p);
   if (error != cudaSuccess) return error;

@@ -11,11 +11,11 @@ cudaError_t launch_chunks(const params &p, yk_dtype dtype, int32_t n_seqs, cudaS
     using T = decltype(type);
     constexpr size_t BYTES = sizeof(chunk_shared<T>);
     const dim3 grid(p.n_heads, n_seqs);
-    bool has_room;
-    const cudaError_t error = yk_cuda::has_room_for(static_cast<int64_t>(p.n_heads) * n_seqs, BYTES, &has_room);
+    bool fits;
+    const cudaError_t error = yk_cuda::have_own_multiprocessors(static_cast<int64_t>(p.n_heads) * n_seqs, BYTES, &fits);
     if (error != cudaSuccess) return error;
-    return has_room ? yk_cuda::launch_shared(chunk_kernel<T, 2>, grid, 2 * CHUNK_THREADS, BYTES, stream, p)
-                    : yk_cuda::launch_shared(chunk_kernel<T, 1>, grid, CHUNK_THREADS, BYTES, stream, p);
+    return fits ? yk_cuda::launch_shared(chunk_kernel<T, 2>, grid, 2 * CHUNK_THREADS, BYTES, stream, p)
+                : yk_cuda::launch_shared(chunk_kernel<T, 1>, grid, CHUNK_THREADS, BYTES, stream, p);
   });
 }
 
