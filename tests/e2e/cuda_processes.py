@@ -39,11 +39,11 @@ def answers(out):
 
 
 def processes_with(mark):
-    """Ids of the processes that have an environment variable with this value."""
+    """Ids of the processes whose environment has YOKE_TEST_RUN with this value."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-            if mark.encode() in file.read().split(b"\0"):
+            if f"YOKE_TEST_RUN={mark}".encode() in file.read().split(b"\0"):
                 found.append(int(pid))
     return found
 
@@ -51,6 +51,12 @@ def processes_with(mark):
 def name_of(pid):
     with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
         return file.read().strip()
+
+
+def local_ranks(mark=None):
+    """The environment of each of two processes of this host."""
+    shared = {"YOKE_TEST_RUN": mark} if mark else {}
+    return {number: {**shared, "LOCAL_RANK": str(number)} for number in range(2)}
 
 
 class CudaProcesses(ProcessesCase):
@@ -63,7 +69,7 @@ class CudaProcesses(ProcessesCase):
                 self.assertEqual(answers(processes[0].out), expected)
 
     def test_by_flags(self):
-        self.check_same(lambda *arguments: self.start(2, *arguments))
+        self.check_same(lambda *arguments: self.start(2, *arguments, env=local_ranks()))
 
     @unittest.skipUnless(MPIRUN, "no mpirun")
     def test_by_mpirun(self):
@@ -72,7 +78,7 @@ class CudaProcesses(ProcessesCase):
     def test_a_gpu_each(self):
         """With --devices in another order, too."""
         expected = answers(self.run_yoke(*command("qwen3", "--devices", "1,0")).out)
-        processes = self.start(2, *command("qwen3", "--devices", "1,0"))
+        processes = self.start(2, *command("qwen3", "--devices", "1,0"), env=local_ranks())
         self.end(processes)
         self.assertEqual(answers(processes[0].out), expected)
 
@@ -85,8 +91,8 @@ class CudaProcesses(ProcessesCase):
     def test_a_killed_process_is_named(self):
         for victim in (0, 1):
             with self.subTest(victim=victim):
-                mark = f"YOKE_TEST_RUN=flags-{os.getpid()}-{victim}"
-                processes = self.start(2, *long_command(), env=dict([mark.split("=")]))
+                mark = f"flags-{os.getpid()}-{victim}"
+                processes = self.start(2, *long_command(), env=local_ranks(mark))
                 processes[0].wait_for(OPENED)
                 time.sleep(0.3)
                 processes[victim].kill()
@@ -96,8 +102,8 @@ class CudaProcesses(ProcessesCase):
 
     @unittest.skipUnless(MPIRUN, "no mpirun")
     def test_a_killed_process_of_mpirun(self):
-        mark = f"YOKE_TEST_RUN=mpi-{os.getpid()}"
-        process = self.start_mpi(2, *long_command(), env=dict([mark.split("=")]))
+        mark = f"mpi-{os.getpid()}"
+        process = self.start_mpi(2, *long_command(), env={"YOKE_TEST_RUN": mark})
         process.wait_for(OPENED)
         time.sleep(0.3)
         ranks = [pid for pid in processes_with(mark) if name_of(pid) == "yoke"]

@@ -123,9 +123,10 @@ class ProcessesCase(harness.Case):
         return processes
 
     def start_mpi(self, n, *arguments, env=None):
-        """All processes of a run, started by mpirun."""
+        """All processes of a run on this host, started by mpirun, which asks for an ssh program even then."""
         flags = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(n)]
-        process = Process([MPIRUN, *flags, self.yoke, *map(str, arguments)], env or {})
+        no_ssh = {"OMPI_MCA_plm_rsh_agent": "/bin/false", "PRTE_MCA_plm_ssh_agent": "/bin/false"}
+        process = Process([MPIRUN, *flags, self.yoke, *map(str, arguments)], {**no_ssh, **(env or {})})
         self.addCleanup(process.kill)
         return process
 

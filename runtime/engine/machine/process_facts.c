@@ -103,14 +103,23 @@ static void add_gpus(yk_process_facts *f, const yk_settings *s)
   }
 }
 
+/* The first word of a number with a point, cut off in place; NULL if there is none. Other words may hold digits, as in
+ * "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build". */
+static char *version_in(char *line)
+{
+  char *rest = NULL;
+  for (char *word = strtok_r(line, " \t\n", &rest); word; word = strtok_r(NULL, " \t\n", &rest))
+    if (strchr("0123456789", word[0]) && strchr(word, '.')) return word;
+  return NULL;
+}
+
 /* The version of the kernel's part of the GPU driver, as "570.86.15". */
 static void add_driver(yk_process_facts *f)
 {
   char line[256] = "", *version = NULL;
   FILE *file = fopen("/proc/driver/nvidia/version", "r");
-  if (file && fgets(line, sizeof line, file)) version = strpbrk(line, "0123456789");
+  if (file && fgets(line, sizeof line, file)) version = version_in(line);
   if (file) fclose(file);
-  if (version) version[strcspn(version, " \t\n")] = '\0';
   add_text(f, "GPU driver", YK_FACT_SHOWN, version);
 }
 
