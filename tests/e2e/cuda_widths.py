@@ -1,9 +1,12 @@
 """A few layers of models of real widths, on GPUs in float16 against CPU ranks in float32.
 
 Small models of the same families are no substitute: kernels are chosen by width and by numbers of experts and rows, and
-some widths exceed the resources of a thread block. Rounding occasionally turns a near tie of a router, which changes a
-token's log-probability a lot. Therefore the median and nine tenths of the differences must be small. If inputs are
-rounded to 8 bits, float16 and float32 round some of them to different steps, and all limits are wider.
+some widths exceed the resources of a thread block. Rounding occasionally turns a near tie of a router, and then changes
+the log-probabilities of that token and of those after it, and the next choice. Therefore the median and four fifths of
+the differences must be small, in at least half of the tokens. On CPU ranks, noise of one unit in the last place of float16
+in the embeddings, norms and routers of MiniMax-M2 and of gpt-oss moves 1 of 59 and 6 of 46 tokens by more than 0.1, and
+parts 3 and 4 of 9 texts. If inputs are rounded to 8 bits, float16 and float32 round some of them to different steps,
+and all limits are wider.
 
 YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure; models on two ranks are skipped with one. No GPU, or no numpy:
 exit code 77.
@@ -21,6 +24,7 @@ import harness
 
 MAKE_MODEL = os.path.join(harness.TESTS_DIR, "..", "scripts", "make_random_model.py")
 FEW_WORDS = {"vocab_size": 32768}  # real embeddings would be most of the test's time
+GEMMA = {**FEW_WORDS, "tie_word_embeddings": False}  # a tied random lm_head repeats the last token with probability 1
 MAMBA_EXPERTS_ATTENTION = {**FEW_WORDS, "hybrid_override_pattern": "ME*"}
 # Preset, format and layers: one layer more than the dense ones for mixtures, and each kind of layer. Then options.
 MODELS = [("qwen3-32b", "awq", 1), ("qwen3-235b-a22b", "awq", 1), ("qwen2-57b-a14b", "awq", 1),
@@ -29,11 +33,11 @@ MODELS = [("qwen3-32b", "awq", 1), ("qwen3-235b-a22b", "awq", 1), ("qwen2-57b-a1
           ("qwen3-235b-a22b", "gptq-act-order", 1), ("qwen2-57b-a14b", "w8a8", 1),
           ("qwen3.5-27b", "awq", 4, FEW_WORDS), ("qwen3.5-35b-a3b", "awq", 4, FEW_WORDS),
           ("nemotron-3-nano", "awq", 3, MAMBA_EXPERTS_ATTENTION, 64), ("gpt-oss-120b", "mxfp4", 2, FEW_WORDS),
-          ("gemma-4-31b", "awq", 2, FEW_WORDS), ("gemma-4-26b-a4b", "awq", 2, FEW_WORDS, 64),
+          ("gemma-4-31b", "awq", 2, GEMMA), ("gemma-4-26b-a4b", "awq", 2, GEMMA, 64),
           ("minimax-m2", "awq", 1, FEW_WORDS), ("glm-4.7-flash", "awq", 2, FEW_WORDS)]
 PROMPT_TOKENS, N_TOKENS = [40] * 8 + [300], 8  # of a prompt; of an answer
 MEDIAN_LIMIT, LIMIT = 0.02, 0.1
-N_WRONG_SHARE = 0.1  # fraction of the tokens that may be off by more than LIMIT
+N_WRONG_SHARE = 0.2  # fraction of the tokens that may be off by more than LIMIT
 LEAST_SHARE = 0.5  # fraction of the tokens that must be compared before texts differ
 WIDER = {"w8a8": 10}  # times the limits
 
@@ -78,8 +82,8 @@ class Widths(harness.Case):
         on_gpus = ["--device", "cuda", "--dtype", "float16", "--kv-cache-bytes", "256MiB"]
         with concurrent.futures.ThreadPoolExecutor() as pool:  # most of the time is the CPU's
             on_cpu = pool.submit(self.generate, folder, prompts, "--device", "cpu", "--dtype", "float32")
-            found = {name: pool.submit(self.generate, folder, prompts[:n], *on_gpus)
-                     for name, n in (("a single prompt", 1), ("one rank", len(prompts)))}
+            found = {"one by one": pool.submit(self.generate, folder, prompts, *on_gpus, "--max-num-seqs", 1),
+                     "one rank": pool.submit(self.generate, folder, prompts, *on_gpus)}
         expected = on_cpu.result()
         found = {name: answers.result() for name, answers in found.items()}
         if min(harness.count_gpus(), int(os.environ.get("YOKE_REQUIRE_GPU", 2))) > 1:
@@ -87,8 +91,8 @@ class Widths(harness.Case):
             found["two ranks, whole experts"] = self.generate(folder, prompts, *on_gpus, "--tp", 2, "--ep")
         failures = []
         for name, answers in found.items():
-            errors = differences(expected[:len(answers)], answers)
-            wrong = complaint(expected[:len(answers)], answers, WIDER.get(form, 1))
+            errors = differences(expected, answers)
+            wrong = complaint(expected, answers, WIDER.get(form, 1))
             print(f"{preset} {form}, {name}: {len(errors)} tokens, median {statistics.median(errors or [0]):.4f}, "
                   f"largest {max(errors, default=0):.4f}", flush=True)
             if wrong:
