@@ -3,10 +3,10 @@
 Small models of the same families are no substitute: kernels are chosen by width and by numbers of experts and rows, and
 some widths exceed the resources of a thread block. Rounding occasionally turns a near tie of a router, and then changes
 the log-probabilities of that token and of those after it, and the next choice. Therefore the median and four fifths of
-the differences must be small, in at least half of the tokens. On CPU ranks, noise of one unit in the last place of float16
-in the embeddings, norms and routers of MiniMax-M2 and of gpt-oss moves 1 of 59 and 6 of 46 tokens by more than 0.1, and
-parts 3 and 4 of 9 texts. If inputs are rounded to 8 bits, float16 and float32 round some of them to different steps,
-and all limits are wider.
+the differences must be small, in at least half of the tokens. On CPU ranks, noise of one unit in the last place of
+float16 in the embeddings, norms and routers of MiniMax-M2 and of gpt-oss moves 1 of 59 and 6 of 46 tokens by more than
+0.1, and parts 3 and 4 of 9 texts. If inputs are rounded to 8 bits, float16 and float32 round some of them to different
+steps, and all limits are wider.
 
 YOKE_REQUIRE_GPU=N makes fewer than N GPUs a failure; models on two ranks are skipped with one. No GPU, or no numpy:
 exit code 77.
