@@ -21,6 +21,7 @@ enum { DRAW_INPUT = 0, DRAW_OUTPUT = 1, DRAW_IDS = 3 };
 typedef struct options {
   yk_model_options model;
   int32_t n_clients, n_requests, input_tokens, output_tokens, repeats;
+  int32_t long_tokens; /* of a prompt beside the others; 0: none */
   double range_ratio;
   const char *json_path, *schema_path;
   char *schema; /* the file's text; owned */
@@ -40,8 +41,12 @@ typedef struct load {
   const options *options;
   int run;
   int32_t n_requests, n_sent, n_running;
-  int32_t *ids;    /* [longest prompt] */
-  client *clients; /* [n_clients] */
+  int32_t n_begun; /* requests with a token */
+  bool has_sent_long;
+  int32_t *ids;                           /* [longest prompt] */
+  client *clients;                        /* [n_clients] */
+  client long_client;                     /* the long prompt's */
+  double long_ttft_ms[MAX_LOAD_RUNS + 1]; /* of each run; the first is the warm-up */
   load_run figures;
 } load;
 
@@ -50,7 +55,9 @@ static const char about[] =
     "(TPOT), between tokens (ITL) and to the end (E2EL), under the names and with the lengths of bench_serve.py. "
     "Prompts are random token ids, outputs are greedy and ignore end-of-sequence; lengths and prompts follow --seed. "
     "With --json-schema every output is constrained, and ends before its length where the schema permits nothing else: "
-    "the cost of a constraint is the difference of TPOT.";
+    "the cost of a constraint is the difference of TPOT. With --long-prompt one more request, of one token, begins "
+    "when "
+    "every client has its first: ITL shows the pace of the others, and the request's TTFT is reported by itself.";
 
 static const char examples[] =
     "  bench_clients -m tests/models/demo --device cpu --clients 64 --input-len 32 --output-len 64\n";
@@ -78,6 +85,8 @@ static bool parse(options *o, int argc, char **argv, yk_engine_options *engine, 
        .max = 1},
       {"repeats", NULL, YK_OPTION_INT, &o->repeats, "N", .help = "runs, after a warm-up of one request a client",
        .min = 1, .max = MAX_LOAD_RUNS},
+      {"long-prompt", NULL, YK_OPTION_TOKENS, &o->long_tokens, "N", .help = "tokens of a prompt beside the others",
+       .fallback = "none", .max = MAX_TOKENS},
       {"json-schema", NULL, YK_OPTION_STRING, &o->schema_path, "FILE", .help = "constrains every output"},
       {"json", NULL, YK_OPTION_STRING, &o->json_path, "FILE", .help = "write the figures"},
   };
@@ -106,34 +115,54 @@ static int32_t length(const options *o, int32_t mean, int32_t number, uint32_t s
          (int32_t)((double)yk_rng_uniform(o->model.seed, stream, (uint32_t)number) * (longest(o, mean) - low + 1));
 }
 
+/* A greedy request with a random prompt of n_ids tokens; number: of the prompt. */
+static void prepare(load *l, int32_t number, int32_t n_ids, yk_request_options *out)
+{
+  yk_engine_info info;
+  const uint64_t seed = l->options->model.seed ^ ((uint64_t)(uint32_t)number << 32) ^ (uint64_t)l->run << 24;
+  yk_engine_get_info(l->engine, &info);
+  yk_request_options_init(l->engine, out);
+  out->ids = l->ids;
+  out->n_ids = (size_t)n_ids;
+  for (int32_t i = 0; i < n_ids; i++)
+    l->ids[i] = (int32_t)(yk_rng_uniform(seed, DRAW_IDS, (uint32_t)i) * (float)info.vocab_size);
+  out->sampling.temperature = 0;
+  out->sampling.ignore_eos = true;
+  out->waiter = l->waiter;
+}
+
+static yk_status submit(load *l, client *c, yk_request_options *request, yk_err *err)
+{
+  request->user = c;
+  c->n_tokens = 0;
+  c->sent_ns = yk_clock_now_ns();
+  YK_TRY(yk_engine_submit(l->engine, request, &c->request, err));
+  l->n_running++;
+  return YK_OK;
+}
+
+static yk_status send_long(load *l, yk_err *err)
+{
+  yk_request_options request;
+  prepare(l, INT32_MAX, l->options->long_tokens, &request);
+  request.sampling.max_tokens = 1;
+  return submit(l, &l->long_client, &request, err);
+}
+
 static yk_status send_next(load *l, client *c, yk_err *err)
 {
   const options *o = l->options;
-  yk_engine_info info;
   yk_request_options request;
-  int32_t number = l->n_sent;
-  yk_engine_get_info(l->engine, &info);
-  yk_request_options_init(l->engine, &request);
-  request.ids = l->ids;
-  request.n_ids = (size_t)length(o, o->input_tokens, number, DRAW_INPUT);
-  uint64_t seed = o->model.seed ^ ((uint64_t)(uint32_t)number << 32) ^ (uint64_t)l->run << 24;
-  for (size_t i = 0; i < request.n_ids; i++)
-    l->ids[i] = (int32_t)(yk_rng_uniform(seed, DRAW_IDS, (uint32_t)i) * (float)info.vocab_size);
-  request.sampling.temperature = 0;
-  request.sampling.ignore_eos = true;
+  const int32_t number = l->n_sent;
+  prepare(l, number, length(o, o->input_tokens, number, DRAW_INPUT), &request);
   request.sampling.max_tokens = length(o, o->output_tokens, number, DRAW_OUTPUT);
   if (o->schema) {
     request.sampling.constraint_kind = YK_CONSTRAINT_JSON_SCHEMA;
     request.sampling.constraint = o->schema;
     request.sampling.constraint_bytes = o->schema_bytes;
   }
-  request.waiter = l->waiter;
-  request.user = c;
-  c->n_tokens = 0;
-  c->sent_ns = yk_clock_now_ns();
-  YK_TRY(yk_engine_submit(l->engine, &request, &c->request, err));
+  YK_TRY(submit(l, c, &request, err));
   l->n_sent++;
-  l->n_running++;
   return YK_OK;
 }
 
@@ -147,9 +176,10 @@ static void add_time(load *l, int which, double value_ns)
 
 static void take_token(load *l, client *c, int64_t now_ns)
 {
-  if (c->n_tokens++ == 0)
+  if (c->n_tokens++ == 0) {
     c->first_ns = now_ns;
-  else
+    l->n_begun++;
+  } else
     add_time(l, LOAD_ITL, (double)(now_ns - c->last_ns));
   c->last_ns = now_ns;
 }
@@ -161,6 +191,10 @@ static yk_status take_end(load *l, client *c, yk_err *err)
   yk_request_free(c->request);
   c->request = NULL;
   l->n_running--;
+  if (c == &l->long_client) {
+    l->long_ttft_ms[l->run] = (double)(c->first_ns - c->sent_ns) * 1e-6;
+    return YK_OK;
+  }
   add_time(l, LOAD_TTFT, (double)(c->first_ns - c->sent_ns));
   add_time(l, LOAD_E2EL, (double)(c->last_ns - c->sent_ns));
   if (c->n_tokens > 1) add_time(l, LOAD_TPOT, (double)(c->last_ns - c->first_ns) / (c->n_tokens - 1));
@@ -191,6 +225,9 @@ static yk_status keep_busy(load *l, yk_err *err)
     void *client_of_request;
     YK_TRY(yk_waiter_wait(l->waiter, -1, NULL, &client_of_request, err));
     YK_TRY(read_client(l, client_of_request, err));
+    if (l->options->long_tokens == 0 || l->has_sent_long || l->n_begun < l->options->n_clients) continue;
+    l->has_sent_long = true;
+    YK_TRY(send_long(l, err));
   }
   return YK_OK;
 }
@@ -202,15 +239,17 @@ static yk_status run_once(load *l, int run, int32_t n_requests, double figures[N
 {
   l->run = run;
   l->n_requests = n_requests;
-  l->n_sent = l->n_running = 0;
+  l->n_sent = l->n_running = l->n_begun = 0;
+  l->has_sent_long = false;
   l->figures.completed = l->figures.input_tokens = l->figures.output_tokens = 0;
   for (int i = 0; i < N_LOAD_TIMES; i++) l->figures.times[i].n = 0;
   int64_t start_ns = yk_clock_now_ns();
   yk_status status = keep_busy(l, err);
   l->figures.duration_s = yk_clock_seconds_since(start_ns);
-  for (int i = 0; i < l->options->n_clients; i++) { /* requests of a run that failed */
-    yk_request_free(l->clients[i].request);
-    l->clients[i].request = NULL;
+  for (int i = 0; i <= l->options->n_clients; i++) { /* requests of a run that failed */
+    client *c = i < l->options->n_clients ? &l->clients[i] : &l->long_client;
+    yk_request_free(c->request);
+    c->request = NULL;
   }
   if (status == YK_OK) load_figures_of(&l->figures, figures);
   return status;
@@ -235,6 +274,12 @@ static yk_status run_all(load *l, FILE *file, yk_err *err)
                 o->input_tokens, "output_len", o->output_tokens, "range_ratio", o->range_ratio);
   if (!report) return yk_err_set(err, YK_E_NOMEM, "no memory for a report");
   load_report(runs, o->repeats, report);
+  if (o->long_tokens > 0) {
+    const double ttft_ms = yk_bench_statistics_of(l->long_ttft_ms + 1, (size_t)o->repeats).median;
+    printf("%-34s %12.3f\n", "long_prompt_ttft_ms", ttft_ms);
+    json_object_set_new(report, "long_prompt_ttft_ms", json_real(ttft_ms));
+    json_object_set_new(report, "long_prompt_tokens", json_integer(o->long_tokens));
+  }
   yk_status status = file ? write_report(o, report, file, err) : YK_OK;
   json_decref(report);
   return status;
@@ -245,7 +290,8 @@ static yk_status load_create(load *l, yk_err *err)
 {
   const options *o = l->options;
   size_t n_requests = (size_t)o->n_requests;
-  l->ids = malloc((size_t)longest(o, o->input_tokens) * sizeof *l->ids);
+  const int32_t most_ids = longest(o, o->input_tokens);
+  l->ids = malloc((size_t)(most_ids > o->long_tokens ? most_ids : o->long_tokens) * sizeof *l->ids);
   l->clients = calloc((size_t)o->n_clients, sizeof *l->clients);
   bool is_whole = l->ids && l->clients;
   for (int i = 0; i < N_LOAD_TIMES; i++) {

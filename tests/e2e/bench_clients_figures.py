@@ -39,6 +39,15 @@ class Figures(harness.Case):
         self.assertEqual(report["completed"], 4)
         self.assertLess(report["total_output_tokens"], 4 * 10)
 
+    def test_a_long_prompt_joins_the_others(self):
+        """It is no request of the figures, with and without a limit of its share of a step."""
+        for pace in (0, 2):
+            report = self.bench("--clients", "2", "--requests", "4", "--input-len", "8", "--output-len", "30",
+                                "--long-prompt", "200", "--max-num-batched-tokens", "128", "--decode-pace", str(pace))
+            self.assertEqual((report["completed"], report["total_input_tokens"]), (4, 4 * 8))
+            self.assertEqual(report["long_prompt_tokens"], 200)
+            self.assertGreater(report["long_prompt_ttft_ms"], 0)
+
     def test_figures_agree(self):
         n_output = 12
         report = self.bench("--clients", "3", "--requests", "10", "--input-len", "8", "--output-len", str(n_output),

@@ -29,7 +29,7 @@ static yk_status parse_object(void *value, const char *text, yk_err *err)
   return YK_OK;
 }
 
-enum { N_FILE_OPTIONS = 5, N_DEVICE_OPTIONS = 11, N_ENGINE_OPTIONS = 15 };
+enum { N_FILE_OPTIONS = 5, N_DEVICE_OPTIONS = 11, N_ENGINE_OPTIONS = 16 };
 static_assert(YK_NAMED_MODEL_OPTIONS + N_FILE_OPTIONS + N_DEVICE_OPTIONS + N_ENGINE_OPTIONS + YK_ADAPTER_OPTIONS +
                       YK_PROCESS_OPTIONS <=
                   (int)YK_MODEL_OPTIONS,
@@ -103,6 +103,9 @@ static void fill_engine_options(yk_model_options *options, yk_option out[N_ENGIN
        .max = 65536, .given = &options->seqs_given},
       {"max-num-batched-tokens", NULL, YK_OPTION_TOKENS, &options->max_batched_tokens, "N", .help = "tokens of a step",
        .min = 1, .max = 1 << 20},
+      {"decode-pace", NULL, YK_OPTION_NUMBER, &options->decode_pace, "X",
+       .help = "longer prompts take so few rows of a step that it takes X times as long as decodes alone; 0: all rows",
+       .max = 1000},
       {"gpu-memory-utilization", NULL, YK_OPTION_NUMBER, &options->gpu_memory_utilization, "SHARE",
        .help = "share of a device's memory to use", .max = 1, .above_min = true},
       {"kv-cache-bytes", NULL, YK_OPTION_BYTES, &options->kv_cache_bytes, "SIZE",
@@ -165,6 +168,7 @@ void yk_model_options_init(yk_model_options *options)
   options->log_level = YK_LOG_INFO;
   options->max_seqs = engine.max_seqs;
   options->max_batched_tokens = engine.max_batched_tokens;
+  options->decode_pace = engine.decode_pace;
   options->gpu_memory_utilization = engine.gpu_memory_utilization;
   options->step_timeout_s = engine.step_timeout_s;
   options->grammar_time_limit_s = engine.grammar_time_limit_s;
@@ -279,6 +283,7 @@ yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_opti
   engine->max_model_tokens = options->max_model_tokens;
   engine->max_seqs = options->max_seqs;
   engine->max_batched_tokens = options->max_batched_tokens;
+  engine->decode_pace = options->decode_pace;
   engine->gpu_memory_utilization = options->gpu_memory_utilization;
   engine->kv_cache_bytes = options->kv_cache_bytes;
   engine->state_cache_bytes = options->state_cache_bytes;

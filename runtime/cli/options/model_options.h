@@ -9,7 +9,7 @@
 #include "cli/options/process_options.h"
 #include "yoke/yoke.h"
 
-enum { YK_MODEL_OPTIONS = 34 + YK_ADAPTER_OPTIONS + YK_PROCESS_OPTIONS };
+enum { YK_MODEL_OPTIONS = 35 + YK_ADAPTER_OPTIONS + YK_PROCESS_OPTIONS };
 
 typedef struct yk_model_options {
   yk_named_model checkpoint, tokenizer;
@@ -20,6 +20,7 @@ typedef struct yk_model_options {
   int device, dtype, weights, kv_cache_dtype, log_level;
   yk_device_ids devices;
   int32_t max_model_tokens, max_seqs, max_batched_tokens, n_threads;
+  double decode_pace;
   double gpu_memory_utilization, step_timeout_s, grammar_time_limit_s;
   int64_t kv_cache_bytes, state_cache_bytes, grammar_memory_bytes, grammar_cache_bytes;
   uint64_t seed;

@@ -13,6 +13,7 @@ typedef struct planned_step {
 struct yk_scheduler {
   yk_device_limits limits;
   int depth;
+  int32_t long_rows;    /* in a step that also decodes: see yk_scheduler_limit_long_prompts */
   bool waits_for_rows;  /* a sequence may wait for a step with more space: every step has enough for the oldest one */
   yk_memory_pool *pool; /* not owned */
   yk_sequence *waiting; /* linked by next, oldest first */
@@ -51,6 +52,7 @@ yk_status yk_scheduler_create(const yk_device_limits *limits, int depth, yk_memo
     return yk_err_set(err, YK_E_NOMEM, "no memory for a scheduler of %d sequences", limits->max_seqs);
   }
   s->limits = *limits;
+  s->long_rows = limits->max_tokens;
   s->waits_for_rows = limits->max_tokens >= limits->max_seqs - 1 + YK_STATE_STEP_ROWS;
   s->pool = pool;
   s->waiting_end = &s->waiting;
@@ -65,6 +67,11 @@ void yk_scheduler_destroy(yk_scheduler *scheduler)
   for (int i = 0; scheduler->steps && i < scheduler->depth; i++) free(scheduler->steps[i].items);
   free(scheduler->steps);
   free(scheduler);
+}
+
+void yk_scheduler_limit_long_prompts(yk_scheduler *scheduler, int32_t n_rows)
+{
+  scheduler->long_rows = n_rows;
 }
 
 static void count_waiting(yk_scheduler *s, yk_sequence *seq)
@@ -197,7 +204,26 @@ static bool preempt_youngest(yk_scheduler *s)
 typedef struct budget {
   planned_step *step;
   int32_t n_rows, n_seqs;
+  int32_t n_long_rows; /* of n_rows, those that long prompts may take */
 } budget;
+
+static int32_t rows_left(const yk_sequence *seq)
+{
+  return seq->n_tokens - seq->memory.n_computed;
+}
+
+/* Whether the sequence's next rows are part of a prompt that one step alone could not compute. */
+static bool is_long_prompt(const yk_scheduler *s, const yk_sequence *seq)
+{
+  return seq->n_tokens > s->limits.max_tokens && rows_left(seq) > 1;
+}
+
+static bool has_decodes(const yk_scheduler *s)
+{
+  for (int32_t i = 0; i < s->n_running; i++)
+    if (!s->running[i]->is_in_flight && rows_left(s->running[i]) == 1) return true;
+  return false;
+}
 
 static bool is_full(const budget *left)
 {
@@ -207,6 +233,7 @@ static bool is_full(const budget *left)
 static void plan_rows(yk_scheduler *s, yk_sequence *seq, int32_t n_rows, bool enters, budget *left)
 {
   left->step->items[left->step->n_items++] = (yk_scheduled){seq, n_rows, enters};
+  if (is_long_prompt(s, seq)) left->n_long_rows -= n_rows;
   yk_sequence_memory_plan(&seq->memory, s->pool, seq->tokens, n_rows);
   seq->is_in_flight = true;
   left->n_rows -= n_rows;
@@ -214,10 +241,11 @@ static void plan_rows(yk_scheduler *s, yk_sequence *seq, int32_t n_rows, bool en
 }
 
 /* 0: the sequence waits for a step with more space. Older sequences leave enough, once each computes a single row. */
-static int32_t rows_within(const yk_scheduler *s, const yk_sequence *seq, int32_t most)
+static int32_t rows_within(const yk_scheduler *s, const yk_sequence *seq, const budget *left)
 {
-  const int32_t n_left = seq->n_tokens - seq->memory.n_computed;
-  return yk_sequence_memory_limit_rows(&seq->memory, s->pool, n_left, most, s->waits_for_rows);
+  const int64_t most = is_long_prompt(s, seq) ? yk_min_i64(left->n_rows, left->n_long_rows) : left->n_rows;
+  if (most <= 0) return 0;
+  return yk_sequence_memory_limit_rows(&seq->memory, s->pool, rows_left(seq), (int32_t)most, s->waits_for_rows);
 }
 
 /* Reserve blocks for the coming rows of running sequence i. False: there are none; the sequence is preempted, or must
@@ -240,7 +268,7 @@ static bool plan_running(yk_scheduler *s, budget *left)
   for (int32_t i = 0; i < s->n_running && !is_full(left); i++) {
     yk_sequence *seq = s->running[i];
     if (seq->is_in_flight) continue;
-    int32_t n_rows = rows_within(s, seq, left->n_rows);
+    int32_t n_rows = rows_within(s, seq, left);
     if (n_rows > 0 && reserve_rows(s, i, n_rows, &lacked)) plan_rows(s, seq, n_rows, false, left);
   }
   return lacked;
@@ -262,7 +290,7 @@ static void admit_waiting(yk_scheduler *s, budget *left)
     const bool is_empty = yk_sequence_memory_is_empty(&seq->memory);
     const int32_t reused = is_empty ? yk_sequence_reuse(seq, s->pool) : 0;
     if (reused == YK_REUSE_LATER) return;
-    const bool has_rows = rows_within(s, seq, left->n_rows) > 0, has_blocks = has_rows && free_blocks_for(s, seq);
+    const bool has_rows = rows_within(s, seq, left) > 0, has_blocks = has_rows && free_blocks_for(s, seq);
     if (!has_blocks) {
       if (is_empty || has_rows) yk_sequence_memory_release(&seq->memory, s->pool);
       return;
@@ -271,7 +299,7 @@ static void admit_waiting(yk_scheduler *s, budget *left)
     enter_running(s, seq);
     s->counts.admitted_tokens += (uint64_t)seq->n_tokens;
     s->counts.reused_tokens += (uint64_t)reused;
-    int32_t n_rows = rows_within(s, seq, left->n_rows);
+    int32_t n_rows = rows_within(s, seq, left);
     yk_sequence_memory_reserve(&seq->memory, s->pool, seq->memory.n_computed + n_rows);
     plan_rows(s, seq, n_rows, true, left);
   }
@@ -288,9 +316,15 @@ int32_t yk_scheduler_plan(yk_scheduler *scheduler, const yk_scheduled **items)
 {
   planned_step *step = &scheduler->steps[scheduler->n_planned % (uint64_t)scheduler->depth];
   budget left = {.step = step, .n_rows = scheduler->limits.max_tokens, .n_seqs = seqs_of_step(scheduler)};
+  left.n_long_rows = has_decodes(scheduler) ? scheduler->long_rows : left.n_rows;
   step->n_items = 0;
   yk_memory_pool_begin_step(scheduler->pool);
-  if (!plan_running(scheduler, &left)) admit_waiting(scheduler, &left);
+  bool lacked_blocks = plan_running(scheduler, &left);
+  if (lacked_blocks && step->n_items == 0) { /* the decodes were preempted for lack of blocks */
+    left.n_long_rows = left.n_rows;
+    lacked_blocks = plan_running(scheduler, &left);
+  }
+  if (!lacked_blocks) admit_waiting(scheduler, &left);
   if (step->n_items > 0) scheduler->n_planned++;
   *items = step->items;
   return step->n_items;

@@ -42,6 +42,10 @@ yk_status yk_scheduler_create(const yk_device_limits *limits, int depth, yk_memo
                               yk_err *err);
 void yk_scheduler_destroy(yk_scheduler *scheduler);
 
+/* yk_scheduler_limit_long_prompts - in steps planned from now on that also decode, sequences of more than max_tokens
+ *   tokens that have several rows to compute get at most n_rows together: max_tokens, the default, is no limit. */
+void yk_scheduler_limit_long_prompts(yk_scheduler *scheduler, int32_t n_rows);
+
 /* yk_scheduler_add - queue a sequence (not owned). */
 void yk_scheduler_add(yk_scheduler *scheduler, yk_sequence *seq);
 
