@@ -1,8 +1,8 @@
 /* pace.h - the rows of long prompts in a step that also decodes, so that decodes keep their pace: such a step should
  * take at most `factor` times as long as a step of decodes alone. Arithmetic only: no device, no thread, no clock.
  *
- * Two times are averaged over recent steps: that of a step of decodes alone, and that which a prompt's row adds. The first
- * is out of date once decodes have had no step to themselves for a while, so that prompts then leave one out. */
+ * Two times are averaged over recent steps: the time of a step of decodes alone, and the time that a prompt's row adds.
+ * The first is out of date once decodes have had no step to themselves for a while; prompts then leave one step out. */
 #ifndef YK_ENGINE_LOOP_PACE_H
 #define YK_ENGINE_LOOP_PACE_H
 
