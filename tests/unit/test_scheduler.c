@@ -140,24 +140,24 @@ static void steps_in_flight_share_the_sequences(void **state)
 }
 
 /* Two sequences decode beside a prompt of several steps, which gets the permitted rows, and a short prompt, which gets
- * the rest. Without decodes there is no limit. */
-static void long_prompts_leave_rows_to_decodes(void **state)
+ * the rest. Without decodes there is no limit, nor with a second long prompt. */
+static void a_long_prompt_leaves_rows_to_decodes(void **state)
 {
   (void)state;
-  enum { MAX_TOKENS = 32, CONTEXT = 256, LIMIT = 8 };
+  enum { MAX_TOKENS = 32, CONTEXT = 256, LIMIT = 8, N = 5 };
   const scheduler_limits limits = {.step.max_tokens = MAX_TOKENS, .step.max_seqs = 8, .step.max_model_tokens = CONTEXT};
   const yk_scheduled *items;
   yk_memory_pool *pool;
   yk_scheduler *scheduler;
-  yk_sequence seqs[4];
-  const int32_t n_tokens[4] = {1, 1, 100, 20};
+  yk_sequence seqs[N];
+  const int32_t n_tokens[N] = {1, 1, 100, 20, 100};
   int32_t prompt[CONTEXT] = {0};
   assert_int_equal(yk_memory_pool_create(100, 64, &limits.rules, &pool, NULL), YK_OK);
   assert_int_equal(yk_scheduler_create(&limits.step, 1, pool, &scheduler, NULL), YK_OK);
   yk_scheduler_limit_long_prompts(scheduler, LIMIT);
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < N; i++) {
     assert_int_equal(yk_sequence_init(&seqs[i], NULL, prompt, n_tokens[i], CONTEXT, NULL), YK_OK);
-    yk_scheduler_add(scheduler, &seqs[i]);
+    if (i < N - 1) yk_scheduler_add(scheduler, &seqs[i]);
     if (i != 1) continue;
     assert_int_equal(yk_scheduler_plan(scheduler, &items), 2);
     yk_scheduler_commit(scheduler);
@@ -170,12 +170,18 @@ static void long_prompts_leave_rows_to_decodes(void **state)
   yk_scheduler_limit_long_prompts(scheduler, 0);
   seqs[0].n_tokens++;
   assert_int_equal(yk_scheduler_plan(scheduler, &items), 1);
+  assert_ptr_equal(items[0].seq, &seqs[0]);
   yk_scheduler_commit(scheduler);
-  assert_int_equal(yk_scheduler_plan(scheduler, &items), 1);
+  assert_int_equal(yk_scheduler_plan(scheduler, &items), 1); /* no decodes */
   assert_ptr_equal(items[0].seq, &seqs[2]);
   assert_int_equal(items[0].n_rows, MAX_TOKENS);
+  yk_scheduler_commit(scheduler);
+  yk_scheduler_add(scheduler, &seqs[N - 1]);
+  seqs[0].n_tokens++;
+  assert_int_equal(yk_scheduler_plan(scheduler, &items), 2); /* another long prompt waits */
+  assert_int_equal(items[1].n_rows, MAX_TOKENS - 1);
   yk_scheduler_drop_steps(scheduler);
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < N; i++) {
     yk_scheduler_remove(scheduler, &seqs[i]);
     yk_sequence_destroy(&seqs[i]);
   }
@@ -324,7 +330,7 @@ int main(void)
                                      cmocka_unit_test(failing_sequences_take_nobody_along),
                                      cmocka_unit_test(steps_in_flight_keep_every_promise),
                                      cmocka_unit_test(steps_in_flight_share_the_sequences),
-                                     cmocka_unit_test(long_prompts_leave_rows_to_decodes),
+                                     cmocka_unit_test(a_long_prompt_leaves_rows_to_decodes),
                                      cmocka_unit_test(a_long_prompt_goes_on_where_decodes_cannot),
                                      cmocka_unit_test(blocks_of_a_failed_sequence_are_not_reused),
                                      cmocka_unit_test(waiting_sequences_release_their_blocks)};

@@ -104,7 +104,7 @@ static void fill_engine_options(yk_model_options *options, yk_option out[N_ENGIN
       {"max-num-batched-tokens", NULL, YK_OPTION_TOKENS, &options->max_batched_tokens, "N", .help = "tokens of a step",
        .min = 1, .max = 1 << 20},
       {"decode-pace", NULL, YK_OPTION_NUMBER, &options->decode_pace, "X",
-       .help = "longer prompts take so few rows of a step that it takes X times as long as decodes alone; 0: all rows",
+       .help = "a longer prompt takes so few rows that a step lasts X times as long as its decodes; 0: all rows",
        .max = 1000},
       {"gpu-memory-utilization", NULL, YK_OPTION_NUMBER, &options->gpu_memory_utilization, "SHARE",
        .help = "share of a device's memory to use", .max = 1, .above_min = true},

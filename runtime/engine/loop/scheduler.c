@@ -225,6 +225,21 @@ static bool has_decodes(const yk_scheduler *s)
   return false;
 }
 
+/* Running or waiting; 2 stands for more. */
+static int32_t count_long_prompts(const yk_scheduler *s)
+{
+  int32_t n = 0;
+  for (int32_t i = 0; i < s->n_running && n < 2; i++) n += is_long_prompt(s, s->running[i]);
+  for (const yk_sequence *seq = s->waiting; seq && n < 2; seq = seq->next) n += is_long_prompt(s, seq);
+  return n;
+}
+
+static int32_t long_rows_of_step(const yk_scheduler *s)
+{
+  const bool is_limited = s->long_rows < s->limits.max_tokens && has_decodes(s) && count_long_prompts(s) == 1;
+  return is_limited ? s->long_rows : s->limits.max_tokens;
+}
+
 static bool is_full(const budget *left)
 {
   return left->n_rows <= 0 || left->n_seqs <= 0;
@@ -316,7 +331,7 @@ int32_t yk_scheduler_plan(yk_scheduler *scheduler, const yk_scheduled **items)
 {
   planned_step *step = &scheduler->steps[scheduler->n_planned % (uint64_t)scheduler->depth];
   budget left = {.step = step, .n_rows = scheduler->limits.max_tokens, .n_seqs = seqs_of_step(scheduler)};
-  left.n_long_rows = has_decodes(scheduler) ? scheduler->long_rows : left.n_rows;
+  left.n_long_rows = long_rows_of_step(scheduler);
   step->n_items = 0;
   yk_memory_pool_begin_step(scheduler->pool);
   bool lacked_blocks = plan_running(scheduler, &left);

@@ -142,9 +142,10 @@ typedef struct yk_engine_options {
    * rounding, on how its prompt is cut into steps and on the number of sequences that decode together. Layers with
    * other weights, experts, and lm_head keep dtype. Refused for models without such layers. */
   yk_activations_choice activations;
-  /* Prompts of more than max_batched_tokens tokens beside decodes: such a step takes at most about this many times as
+  /* A prompt of more than max_batched_tokens tokens beside decodes: such a step takes at most about this many times as
    * long as a step of decodes alone, so that tokens of other requests keep their pace and the prompt is computed more
-   * slowly. 0, the default: no limit, prompts take every row of a step. Else more than 1, at most 1000. */
+   * slowly. Without effect while several such prompts run or wait. 0, the default: no limit, the prompt takes every row
+   * of a step. Else more than 1, at most 1000. */
   double decode_pace;
 } yk_engine_options;
 
