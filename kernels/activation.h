@@ -9,9 +9,8 @@
  *                    y = g / (1 + exp(-alpha g)) (u + 1)
  *
  * A gated layer has two parts of equal n, gate and up: y = f(gate) * up, n columns. Other layers have one part: y =
- * f(x).
- * In float32, rounded once. A NaN stays a NaN. Sources: torch.nn.functional (silu, gelu), transformers' ACT2FN (relu2)
- * and GptOssExperts. */
+ * f(x). Arithmetic is float32; y is rounded once. A NaN stays a NaN. Sources: torch.nn.functional (silu, gelu),
+ * transformers' ACT2FN (relu2) and GptOssExperts. */
 #ifndef YK_KERNELS_ACTIVATION_H
 #define YK_KERNELS_ACTIVATION_H
 

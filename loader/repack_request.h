@@ -9,7 +9,7 @@
 /* Rounds n floats to dtype. */
 typedef void yk_round_floats(void *to, yk_dtype dtype, const float *from, size_t n);
 
-/* The same back, exact; from: aligned. */
+/* Converts n numbers of dtype to float, exactly. from is aligned. */
 typedef void yk_widen_floats(float *to, yk_dtype dtype, const void *from, size_t n);
 
 /* Names as in yk_linear_part (kernels/linear.h). */

@@ -166,7 +166,8 @@ static int32_t masked_id(const uint32_t *mask, int32_t number)
   return first + __builtin_ctz(word);
 }
 
-/* Biases, repetition, frequency and presence penalties, in this order and in float32; then the mask. */
+/* Biases, repetition, frequency and presence penalties, in this order and in float32. The mask is applied last, which
+ * gives the same result as the order of device.h: a masked id has no influence on the others. */
 static void adjust_logits(const yk_sample_args *a, const yk_sample_row *params, const uint32_t *counts, row_view *v)
 {
   for (int64_t i = params->first_bias; i < params->first_bias + params->n_biases; i++)

@@ -28,7 +28,7 @@ set(element_f16 __half)
 set(element_bf16 __nv_bfloat16)
 set(dtype_f16 YK_F16)
 set(dtype_bf16 YK_BF16)
-set(encodings int4 int8 fp8 fp4) # of weights: each has a traits header in kernels/cuda/gemm
+set(encodings int4 int8 fp8 fp4) # of weights: each has a header encoding_NAME.cuh in kernels/cuda/gemm
 
 set(generated_sources)
 set(yoke_instances) # for every architecture

@@ -12,7 +12,7 @@
 
 /* Modules ("model.layers.3.mlp.experts.7.up_proj") of a checkpoint to write. */
 typedef struct yk_awq_modules {
-  const char *const *kept; /* [n_kept] of 16 or 32 bits, those of one layer's experts adjacent */
+  const char *const *kept; /* [n_kept] of 16 or 32 bits; the experts of a layer are adjacent */
   size_t n_kept;
   const char *const *quantised; /* [n_quantised] of 4 bits, in ascending order (strcmp) */
   size_t n_quantised;

@@ -8,8 +8,8 @@
 
 namespace yk_p2p_kernels {
 
-/* Number of items of this thread block. An item is a row (one-shot) or n_ranks consecutive rows, one of each rank
- * (two-shot). The packets of the thread block's item k are in its slots from k * row_packets on. */
+/* Number of items of this thread block. An item is a row (one-shot), or n_ranks consecutive rows, of which each rank
+ * reduces one (two-shot). The packets of the thread block's item k are in its slots from k * row_packets on. */
 __device__ __forceinline__ int items_of_block(int n_items)
 {
   return (n_items - 1 - static_cast<int>(blockIdx.x)) / static_cast<int>(gridDim.x) + 1;
@@ -73,8 +73,8 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
   });
 }
 
-/* Waits for a row that peer has reduced, in slots of the thread block's item k, and writes it to sum, and to residual
- * unless the sum has a norm itself. */
+/* Waits until the row that peer has reduced is in the slots of the thread block's item k. Writes the row to sum, and to
+ * residual unless the sum itself is normalised (result_w). */
 template <typename G, norms NORMS>
 __device__ __forceinline__ void receive_row(block_view &b, const G &group, int row, int k, int peer,
                                             uint64_t timeout_ns, uint4 (&sum)[G::V])
@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(most_threads(G::V, G::MANY, COMBINES))
   if (a.late_next) yk_ptx::let_next_kernel_start();
   block_view b(a);
   row_so_far<V> held = {};
-  /* A rank whose result is missing may itself wait for a third rank: the ranks that wait for packets of the third rank
-   * must name it first. */
+  /* A rank whose result is missing may itself wait for a third rank. The wait for results is longer, so that ranks that
+   * wait for packets of the third rank report it first. */
   const uint64_t result_timeout_ns = a.timeout_ns + (a.timeout_ns == UINT64_MAX ? 0 : a.timeout_ns / 4);
   group.for_items(n_mine, [&](int k) {
 #pragma unroll(COMBINES ? 1 : N)

@@ -1,7 +1,7 @@
 /* interrupt.h - handles Ctrl-C and SIGTERM without signal handlers: the signals are blocked in every thread, and one
- * thread waits for them. While a model loads the first signal ends the program; while requests run it cancels them, so
- * that their output so far can be printed, and the second ends the program. Signals that the parent ignores stay
- * ignored. */
+ * thread waits for them. While a model loads, the first signal ends the program. While requests run, the first signal
+ * cancels them, so that their output so far can be printed, and the second signal ends the program. Signals that the
+ * parent ignores stay ignored. */
 #ifndef YK_CLI_INTERRUPT_H
 #define YK_CLI_INTERRUPT_H
 
@@ -40,16 +40,15 @@ void yk_interrupt_watch(yk_interrupt *interrupt, yk_request *const *requests, si
  *   none (n_requests 0, any array) and polls this function instead. */
 int yk_interrupt_caught(yk_interrupt *interrupt);
 
-/* yk_interrupt_take - the same, and reset: the next signal is the first again. For a caller that continues after a
- *   signal has stopped part of its work. */
+/* yk_interrupt_take - returns the same and resets it: the next signal counts as the first. For a caller that continues
+ *   after a signal has stopped part of its work. */
 int yk_interrupt_take(yk_interrupt *interrupt);
 
 /* yk_interrupt_be_quiet - print no message at the first signal: the caller prints one. */
 void yk_interrupt_be_quiet(yk_interrupt *interrupt);
 
-/* yk_interrupt_set_resume_command - set the command that resumes the work: printed if a signal ends the program at
- * once. It must stay
- *   valid until yk_interrupt_stop. */
+/* yk_interrupt_set_resume_command - set the command that resumes the work, which is printed if a signal ends the
+ *   program at once. It must stay valid until yk_interrupt_stop. */
 void yk_interrupt_set_resume_command(yk_interrupt *interrupt, const char *command);
 
 /* yk_interrupt_restore - set the settings that the terminal of standard input gets if a signal ends the program at

@@ -63,7 +63,8 @@ typedef struct yk_sublayer_kind {
   yk_status (*load)(const yk_rank_loader *loader, int32_t layer, yk_sublayer **out, yk_err *err);
   /* Asynchronous on the device's stream. Errors name the operation. */
   yk_status (*forward)(const yk_sublayer *sublayer, yk_sublayer_step *step, yk_err *err);
-  /* Does one of a step's copies of sequences' memory, on a device with `copy`. NULL for kinds without such memory. */
+  /* Does one of a step's copies of sequences' memory, on a device with `copy`. Required for attention kinds, NULL for
+   * kinds of FFN. */
   yk_status (*copy)(const yk_sublayer *sublayer, yk_device *dev, const yk_step_copy *copy, yk_err *err);
   /* For a mixture of experts, on rank 0: rows [n_experts], how many rows chose each expert of the model since the
    * start. NULL for other kinds. Errors: those of the device. */

@@ -1,9 +1,10 @@
-/* step_message.h - a step as one message for the processes that have no rank 0.
+/* step_message.h - a step as one message from process 0 to the other processes.
  *
  *   | yk_step_head: version, counts | the block's first rank_bytes |
  *
- * The arrays that rank 0 samples with stay in its process: other ranks read the counts and the first part of the block
- * alone. Numbers are in the order of the host's bytes, which all processes of a run share. */
+ * The arrays for sampling are not part of the message. If the rank that samples is in another process, these arrays
+ * follow as a message of their own (engine/machine/remote_sampling.h); all other ranks read only the counts and the
+ * first part of the block. Numbers are in the host's byte order, which is the same in all processes of a run. */
 #ifndef YK_MODEL_STEP_MESSAGE_H
 #define YK_MODEL_STEP_MESSAGE_H
 

@@ -2,12 +2,12 @@
  * form of the request's route (answer_write.h).
  *
  * Streaming, completions and chat: each pushed output becomes one event, "data: {...}" and an empty line, in the
- * caller's buffer: one event a token, log-probabilities included, even if the token's text is empty because half a
- * character is held back. The event of a choice's last token carries finish_reason. An event is written when the next
- * output of its choice is pushed, or at a flush, so that the end, which the engine reports right after the last token,
- * joins that token's event. Chat: the role comes first, in a separate event.
+ * caller's buffer. Every token has an event with its log-probabilities, even if the token's text is empty because its
+ * last character is not complete yet. The event of a choice's last token has finish_reason: the engine reports the end
+ * right after the last token, so an event is written only when the next output of its choice is pushed, or at a flush.
+ * Chat: the role comes first, in a separate event.
  * Streaming, responses and messages: the events of the answer's blocks (answer_blocks.h), written at the same times.
- * Whole, and embeddings: pushes are collected, and yk_openai_answer_finish writes the object.
+ * Without streaming, and for embeddings: pushed outputs are collected, and yk_openai_answer_finish writes the object.
  *
  * Order of calls for a stream: create; for each choice push (or read) and flush, until every choice has ended; finish.
  * If a choice fails: fail, and nothing after that. One thread at a time. */

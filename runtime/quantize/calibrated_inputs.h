@@ -30,8 +30,9 @@ static inline yk_calibrated_input *yk_calibrated_input_of(const yk_calibration *
   return &calibration->inputs[(size_t)layer * YK_N_INPUT_KINDS + kind];
 }
 
-/* yk_calibrated_expert_rows - the kept rows read by an expert's linear layers of a kind (GATE_UP or EXPERT_DOWN): those
- *   of tokens that chose the expert. to [n_rows, k], or NULL to count only. Returns the number of rows. */
+/* yk_calibrated_expert_rows - copies the kept rows of the tokens that chose an expert, as the expert's linear layers of
+ *   a kind (GATE_UP or EXPERT_DOWN) read them, to `to` [n_rows, k]; NULL: only counts them. Returns the number of
+ *   rows. */
 int32_t yk_calibrated_expert_rows(const yk_calibration *calibration, int32_t layer, yk_input_kind kind, int32_t expert,
                                   float *to);
 

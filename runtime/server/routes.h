@@ -37,7 +37,7 @@ bool yk_route_takes(const yk_route *route, const char *method);
 /* yk_route_methods - the methods of a route in the form of the header Allow; static. */
 const char *yk_route_methods(const yk_route *route);
 
-/* The routes' functions; see routes.c. */
+/* The routes' functions, in routes.c, route_*.c and tokenizer_info.c. */
 void yk_route_models(yk_exchange *exchange);
 void yk_route_model(yk_exchange *exchange);
 void yk_route_health(yk_exchange *exchange);

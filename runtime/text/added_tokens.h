@@ -16,7 +16,7 @@ typedef struct yk_added_token {
   char *normal_form; /* set if it differs from the content; used for searching, and as the token's text in decoding */
   size_t normal_form_bytes;
   bool special;
-  bool skipped;        /* omitted by skip_special_tokens: the text used in decoding is a special token's content */
+  bool skipped;        /* left out by skip_special_tokens: its text in decoding is the content of a special token */
   bool normalized;     /* searched in the normalised text */
   bool single_word;    /* matches only between characters that belong to no word */
   bool lstrip, rstrip; /* also takes the white space before, after it */
@@ -32,7 +32,7 @@ typedef struct yk_added_tokens {
 /* The files next to a tokenizer.json that contain added tokens; each may be absent. */
 typedef struct yk_more_tokens {
   yk_json config;  /* the object in tokenizer_config.json */
-  yk_json special; /* from yk_special_tokens_find, without the tokens of the class */
+  yk_json special; /* from yk_special_tokens_find with of_class false */
   yk_json map;     /* the object in special_tokens_map.json */
 } yk_more_tokens;
 

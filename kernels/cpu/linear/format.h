@@ -47,7 +47,7 @@ typedef struct yk_cpu_part {
   yk_inputs inputs; /* the weight's inputs */
   int64_t x_order;  /* likewise, to the order of its inputs: i32 [k], if has_x_order */
   bool has_x_order;
-  int64_t n_k;       /* k in whole chunks of CHUNK_K */
+  int64_t n_k;       /* k rounded up to whole chunks of CHUNK_K */
   int x_copy;        /* number of the copy of the block's rows, as floats, in the part's order; 0: unpermuted */
   int64_t quantised; /* bytes from the start of the device's buffer to the rows that quantise_row wrote */
 

@@ -10,8 +10,7 @@
 namespace yk_attn {
 
 /* Bytes of pages that a thread block has in flight: twice a multiprocessor's share of bandwidth times latency. More
- * requests would only wait in queues before all others, and some multiprocessors would get a larger share than
- * others. */
+ * requests would only lengthen the queues of the memory, and give some multiprocessors a larger share than others. */
 constexpr int DECODE_BYTES_AHEAD = 64 * 1024;
 
 /* Stages of a warp's ring; each has a page of K and one of V. copies_values: whether the warp copies a V page to
@@ -32,9 +31,10 @@ struct work_item {
   int64_t row;
 };
 
-/* The partial results of a work item's heads over the pages that one warp has read: o, relative to 2^m and not divided
- * by l, and ml = (m, l). The vectors of 4 dimensions of a row of o are swizzled within groups of eight, so that the
- * vectors that the lanes of a warp store together (warp_state::results) are in different banks. */
+/* The partial results of a work item's heads over the pages that one warp has read: ml = (m, l), the maximum of the
+ * scores and the sum of their weights, and o, the weighted sum relative to 2^m and not divided by l. The vectors of 4
+ * dimensions of a row of o are swizzled within groups of eight, so that the vectors that the lanes of a warp store
+ * together (warp_state::results) are in different banks. */
 template <int HD, int N_HEADS> struct warp_result {
   static constexpr int N_VECTORS = (HD / 4 + 7) / 8 * 8; /* vectors per head, rounded up to a multiple of eight */
   float4 o[N_HEADS][N_VECTORS];
@@ -46,7 +46,7 @@ template <int HD, int N_HEADS> struct warp_result {
     return i ^ (head >> 1 & 1) ^ (head & 4);
   }
 
-  /* Stores N pairs of dimensions, from d on. */
+  /* Stores N pairs of dimensions, from dimension d on. */
   template <int N> __device__ __forceinline__ void keep(int head, int d, const float2 (&pairs)[N], float2 of_head)
   {
     if constexpr (N == 1) {
@@ -70,7 +70,7 @@ template <int HD, int N_HEADS> struct warp_result {
 template <int HD, int N_TILES, int WARPS, int STAGES> struct decode_shared {
   static constexpr int N_HEADS = 8 * N_TILES, N_WARPS = WARPS, N_THREADS = WARPS * 32, N_STAGES = STAGES;
   using result = warp_result<HD, N_HEADS>;
-  /* results of work items that an earlier warp began and that end before this warp's pages do */
+  /* results of the work items that an earlier warp began and that end within this warp's pages */
   result ended[WARPS];
   uint64_t full[WARPS][STAGES]; /* mbarriers of the warps' stages */
   /* The sequences with one query row, in the order of the step. An index into these arrays is called entry below. */
@@ -79,8 +79,8 @@ template <int HD, int N_TILES, int WARPS, int STAGES> struct decode_shared {
   int32_t row[MAX_SEQS_PER_LAUNCH];
   int32_t seq[MAX_SEQS_PER_LAUNCH]; /* index of the sequence in the step */
   page_list of_warp[WARPS];         /* while the list is built: the extent of a warp's sequences */
-  /* Work items whose results the warps keep: begun by warp i or, the last, by an earlier thread block. n_heads 0:
-   * none. */
+  /* Work items whose results the warps keep: entry i was begun by warp i, entry WARPS by an earlier thread block.
+   * n_heads 0: none. */
   work_item kept[WARPS + 1];
 };
 

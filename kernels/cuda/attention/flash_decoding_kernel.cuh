@@ -33,8 +33,8 @@ __host__ __device__ constexpr int most_decode_warps()
     return most_decode_warps<CACHE, HD, N_TILES, WARPS / 2>();
 }
 
-/* Warps of the smallest thread block, for GPUs with 99 KiB of shared memory (of heads of 512: 163 KiB). A kernel of two
- * tiles has one size: where memory is too small for that, a kernel of one tile takes over. */
+/* Warps of the smallest thread block, for GPUs with 99 KiB of shared memory (for heads of 512: 163 KiB). A kernel with
+ * two tiles has one size: if its shared memory does not fit, the kernel with one tile is launched. */
 template <typename CACHE, int HD, int N_TILES> __host__ __device__ constexpr int fewest_decode_warps()
 {
   if constexpr (N_TILES > 1)
@@ -144,15 +144,16 @@ cudaError_t launch_decoding_with_tiles(const yk_cuda_attention &device, const pa
   return cudaSuccess;
 }
 
-/* Whether a kernel of two tiles is faster. With heads of 256 it has half as many warps to combine partial results,
- * which take most of the time of few work items; their pages are read twice instead, once from the L2 cache. */
+/* Whether the kernel with two tiles is faster. With heads of 256 it has half as many warps to combine partial results,
+ * which is most of the time if there are few work items. The kernel with one tile then reads the pages twice, once from
+ * the L2 cache, but is faster. */
 template <int HD> bool wants_two_tiles(const params &p)
 {
   return max_heads_per_kv(p.heads) > 8 && (HD <= 128 || p.n_seqs * p.heads.n_kv_heads > 16);
 }
 
-/* Codes and heads of 512 have no kernel of two tiles, and a GPU may lack shared memory for one: if more than 8 query
- * heads then read a KV head, its pages are read again for the others. */
+/* 8-bit codes and heads of 512 have no kernel with two tiles, and a GPU may have too little shared memory for it. Then,
+ * if more than 8 query heads read a KV head, its pages are read once for every 8 query heads. */
 template <typename CACHE, int HD>
 cudaError_t launch_flash_decoding(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
 {

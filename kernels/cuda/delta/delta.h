@@ -2,19 +2,19 @@
  *
  *   recurrent.cu   heads of 128, sequences with few rows, token by token: decode reads and writes each state once
  *   chunks.cu      heads of 128, sequences with more rows, in chunks of up to 64 rows on tensor cores
- *     prepare_kernel.cuh   what does not depend on the state, of all chunks at once
+ *     prepare_kernel.cuh   the values that do not depend on the state, for all chunks at once
  *       chunk_inputs.cuh     convolution and decays of a chunk's rows
  *       chunk_solve.cuh      the triangular matrices of its rows
  *     walk_kernel.cuh      the chunks of a sequence one after another
  *       chunk_state.cuh      products with the state, which stays in registers
- *     chunk_shared.cuh     what is in shared memory and in the scratch
+ *     chunk_shared.cuh     the layout of shared memory and of the scratch
  *   generic.cu     other head sizes, token by token, with the state in device memory: correct and slow
  *   inputs.cuh     the convolution, decays and betas of single tokens
- *   params.cuh     the parameters of every kernel; where a sequence's state lies
+ *   params.cuh     the parameters of every kernel; the position of a sequence's state
  *
  * One thread block has one value head of one sequence; those of prepare_kernel have a key head and its value heads. In
- * kernels without chunks value heads of a key head share the convolution's inputs of q and k: the last thread block
- * that has read those of the state before writes those of the state after.
+ * kernels without chunks, the value heads of a key head share the convolution's inputs of q and k, which are part of
+ * the state: the last of their thread blocks to read the old inputs writes the new ones.
  *
  * Lengths and slots are read from device memory, and counts from the host are upper bounds, so that a recorded launch
  * serves other steps. A row's result does not depend on the other sequences.
@@ -40,8 +40,8 @@ size_t yk_cuda_delta_readers_bytes(int32_t max_seqs);
 
 /* yk_cuda_gated_delta_run - gated_delta of the device's table, asynchronous on stream; capturable.
  *   readers: device memory of yk_cuda_delta_readers_bytes, zeroed once; used by one call at a time.
- *   dtype: of activations, f16 or bf16. Before griddepcontrol.wait the kernels read states that earlier steps have
- *   written: two calls on the same states need another kernel between them that waits.
+ *   dtype: of activations, f16 or bf16. The kernels read states before griddepcontrol.wait. Between two calls on the
+ *   same states, the stream must therefore have another kernel that waits.
  *   Errors: YK_E_UNSUPPORTED for head sizes that gated_delta.h excludes and for too many key heads, YK_E_DEVICE if a
  *   launch failed. Thread: the rank's own. */
 yk_status yk_cuda_gated_delta_run(void *readers, const yk_gated_delta_args *args, yk_dtype dtype, cudaStream_t stream,

@@ -10,9 +10,10 @@
  *   INT8   signed integers, a float32 scale and a zero from -128 to 128, stored to 1/256, per group
  *   FP8    e4m3 without infinities, a float32 scale per group
  *   FP4    e2m1, a float32 scale of a few significant bits per group (encoding_fp4.cuh)
- * Layouts: the sum of the numbers of scale groups in a K tile, powers of two, that have a layout and kernels. Longer
- * groups are stored as several equal ones. Row scales: accumulators of a row (column of W) are multiplied with a
- * float32 factor that the row's scales have in common: INT8 and FP8, the largest of its scales. */
+ * Layouts: a bit set of the numbers of scale groups per K tile (1, 2, 4 or 8) for which a layout and kernels exist: 4 +
+ * 8 means 4 or 8 groups. Longer groups are stored as several equal ones. Row scales: accumulators of a row (column of
+ * W) are multiplied with a float32 factor that the row's scales have in common: INT8 and FP8, the largest of its
+ * scales. */
 #define YK_GEMM_ENCODINGS(X)                                                                                           \
   X(INT4, 4, 1 + 2 + 4, 32, false)                                                                                     \
   X(INT8, 8, 1 + 4, 32, true)                                                                                          \

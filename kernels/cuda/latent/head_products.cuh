@@ -111,7 +111,7 @@ template <typename T> __global__ void __launch_bounds__(ABSORB_THREADS) absorb_k
 constexpr int OUTPUT_COLUMNS = HEAD_MULTIPLE, OUTPUT_THREADS = 512, OUTPUT_WARPS = OUTPUT_THREADS / 32;
 constexpr int OUTPUT_K = 128, OUTPUT_STEPS = KV_RANK / OUTPUT_K; /* columns of the sums of a stage of weights */
 
-/* For tiles of few rows. */
+/* Shared memory for tiles of few rows. */
 struct output_shared {
   static constexpr int ROWS = 16;
   alignas(16) uint16_t w[OUTPUT_STEPS][OUTPUT_COLUMNS][OUTPUT_K + PAD];
@@ -124,7 +124,8 @@ struct output_shared {
   }
 };
 
-/* For tiles of many rows, in the layout of wgmma: K-major in blocks of 64 columns with the 128-byte swizzle. */
+/* Shared memory for tiles of many rows, in the layout of wgmma: K-major in blocks of 64 columns with the 128-byte
+ * swizzle. */
 template <int COLUMNS> struct wide_output_shared {
   static constexpr int ROWS = 64, N_BLOCKS = KV_RANK / 64;
   alignas(1024) char w[N_BLOCKS][COLUMNS * 128];
@@ -141,8 +142,8 @@ template <int COLUMNS> struct wide_output_shared {
 };
 
 /* Format of the partial results of a row and head from the kernel for QUERIES. Many queries: float sums of
- * probabilities times values. Few queries: means in T, as whole results are, since the load of their bytes is on the
- * critical path. A thread reads pieces of VALUES columns. */
+ * probabilities times values. Few queries: the sums divided by the sum of the probabilities, in T as for unsplit
+ * results, since fewer bytes shorten the critical path. A thread reads pieces of VALUES columns. */
 template <typename T, int QUERIES> struct partial_sums {
   static constexpr bool ARE_MEANS = QUERIES == FEW_QUERIES;
   static constexpr int VALUES = ARE_MEANS ? 8 : 4, PIECES = KV_RANK / VALUES;
@@ -272,7 +273,7 @@ template <typename T>
 __device__ T *output_row(const params &p, int32_t row, int32_t end_row, int head, int first_column)
 {
   if (row >= end_row) return nullptr;
-  if (p.row_of && p.kv_slots[row] < 0) return nullptr; /* an entry of the list without a row */
+  if (p.row_of && p.kv_slots[row] < 0) return nullptr; /* the entry of the list has no row */
   return static_cast<T *>(p.y) + (step_row(p, row) * p.layout.n_heads + head) * p.layout.value_dim + first_column;
 }
 

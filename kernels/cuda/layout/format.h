@@ -36,10 +36,11 @@
  * of rows that take them and fuse. Parts of one GEMM have their inputs in one order. A gate and an up whose orders
  * differ, which no quantiser of both writes, become 16 bits in the order of x, and take more memory than planned.
  *
- * To add a format (an int8 weight, say), write format_NAME.c next to this file with a `const yk_cuda_format` and,
+ * To add a format (an int8 weight, say), write kernels/cuda/linear/format_NAME.c with a `const yk_cuda_format` and,
  * unless an existing kind suffices, a `const yk_cuda_gemm_kind`; declare the row at the end of this header and list it
- * in format.c. Kernels of a new kind get a folder next to gemm/. tests/op/test_op_cuda_format.c is a complete example:
- * int8 weights, multiplied with int8 activations and, if that kind does not take a layer, as 16 bits. */
+ * in kernels/cuda/linear/format.c. Kernels of a new kind get a folder next to kernels/cuda/gemm.
+ * tests/op/test_op_cuda_format.c is a complete example: int8 weights, multiplied with int8 activations and, if that
+ * kind does not take a layer, as 16 bits. */
 #ifndef YK_KERNELS_CUDA_LAYOUT_FORMAT_H
 #define YK_KERNELS_CUDA_LAYOUT_FORMAT_H
 
@@ -227,7 +228,7 @@ typedef struct yk_cuda_format {
                     int64_t first_column, yk_err *err);
 } yk_cuda_format;
 
-/* The table, in format.c: the rows in the order in which they are tried, then NULL. */
+/* The table, in linear/format.c: the rows in the order in which they are tried, then NULL. */
 extern const yk_cuda_format *const yk_cuda_formats[];
 
 /* Its rows, in format_w4a8.c, format_awq.c, format_w8a8.c, format_bytes.c and format_plain.c. */

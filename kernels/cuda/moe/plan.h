@@ -1,11 +1,12 @@
-/* plan.h - the kernels that run a mixture of experts (kernels/mixture.h) for a number of rows. All fusions of this
- * device are decided here; mixture.c follows the plan.
+/* plan.h - the kernels that run a mixture of experts (kernels/mixture.h) for a number of rows. Only the plan decides
+ * about fusions of this device; mixture.c follows the plan. Fewer rows also have the fusions of the lines below theirs,
+ * unless noted.
  *
  *   rows, at most   fused parts, on GPUs of compute capability 9.0
- *   1               with experts of 4 bits all parts: single_token.h. Else the combination in down's kernel
- *                   (gemm/grouped/single_row.cuh), the shared expert in both, with 4-bit integers also the routing in
- *                   gate and up's (routed_gemm.h)
- *   128             a pending norm in the router's kernel; the shared expert in both GEMMs
+ *   1               with experts of 4 bits all parts: single_token.h. Else: the combination in down's kernel
+ *                   (gemm/grouped/single_row.cuh), the shared expert in both kernels, with 4-bit integers the routing
+ *                   in gate and up's (routed_gemm.h)
+ *   128             from 2 rows on a pending norm in the router's kernel; the shared expert in both GEMMs
  *   256             routing in the router's kernel (router.h)
  *   any             the norm or all-reduce that reads the result combines the slots of several rows
  *
@@ -98,7 +99,8 @@ yk_moe_plan yk_moe_plan_of(const yk_moe_forward *f, unsigned allowed);
 void yk_moe_plan_routing(const yk_cuda_router *router, const yk_route_args *route, const yk_add_norm_args *norm,
                          bool norm_may_fuse, yk_moe_plan *plan);
 
-/* yk_moe_plan_print - writes one line, such as "8 rows: norm in router, router kernel, shared fused, fused, slots". */
+/* yk_moe_plan_print - writes one line, for tests, such as "8 rows: norm in router, router kernel, shared gate_up fused,
+ *   shared down fused, slots". */
 void yk_moe_plan_print(const yk_moe_plan *plan, char *text, size_t n_bytes);
 
 #ifdef __cplusplus

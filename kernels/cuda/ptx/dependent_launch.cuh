@@ -18,16 +18,15 @@
  *   - recurrent states and snapshots: only the kernel itself writes them in a step, and the step before has ended
  *     (delta/delta.h); copies for forked sequences end before the step's first kernel starts;
  *   - cached tokens of earlier steps: their kernels, and copies of their blocks, ended before the step's first kernel
- *     started. A kernel must
- *     identify them, since a sequence may read blocks that others write in the same step. Decode of latent attention
- *     does so.
+ *     started. A kernel must distinguish these tokens from those of the current step, since a sequence may read blocks
+ *     that others write in the same step. Decode of latent attention does so.
  *
  * A prefetch into the L2 cache is not a read: later writes of a kernel go through the same cache. So a kernel may
  * prefetch anything before the wait, such as pages of the KV cache.
  *
  * All other data, above all activations, the rest of the KV cache, workspaces and counters in global memory, may be
- * read or written only after the wait. More kernels than the previous one may still run: a kernel can let its successor
- * start before its own wait, so an early read may race with any earlier kernel of the step.
+ * read or written only after the wait. Not only the previous kernel may still run: a kernel can let its successor start
+ * before its own wait, so an early read may race with any earlier kernel of the step.
  *
  * One wait is sufficient: in every thread block of every dependent kernel at least one warp waits, so no kernel ends
  * before its predecessor has ended. Kernels end in order, and the end of the previous kernel means the end of all. A

@@ -10,9 +10,10 @@
  *
  * The first and the third of them multiply a shared expert's weight too (yk_grouped_call.shared_expert).
  *
- * Every thread block computes the row tiles from starts (row_tile_order.cuh), and which of them it processes: the
- * kernels are persistent, and weights of matrices without slots are not read. Rows of x are gathered by cp.async,
- * weights are loaded by bulk copies, as in dense/dense.h, whose packed form and device functions these kernels share.
+ * Every thread block computes the row tiles from starts (row_tile_order.cuh). The kernels for 9.0 are persistent: a
+ * thread block takes its next output tile from a counter (next_tile in types.h). Weights of matrices without slots are
+ * not read. Rows of x are gathered by cp.async, weights are loaded by bulk copies, as in dense/dense.h, whose packed
+ * form and device functions these kernels share.
  *
  * Numerics, stream and thread rules: as in dense/dense.h. */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_GROUPED_H

@@ -13,7 +13,8 @@ struct grouped_tile {
   int matrix, first_slot, rows, panel;
 };
 
-/* In shared memory. A slot is full once its tile is written, and empty once all reading warps have read it. */
+/* In shared memory. A place of the queue is full once its tile is written, and empty once all reading warps have read
+ * it. */
 struct tile_queue {
   static constexpr int PLACES = 4; /* how many tiles the producers may be ahead of the consumers */
   uint64_t full[PLACES], empty[PLACES];
