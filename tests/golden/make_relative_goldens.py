@@ -137,6 +137,10 @@ CASES = [
          embedding_multiplier=12.0, attention_multiplier=0.12, residual_multiplier=0.6, logits_scaling=3.0,
          attention_bias=False, tie_word_embeddings=True, num_local_experts=5, num_experts_per_tok=2,
          shared_intermediate_size=48, intermediate_size=32, dtype="float16"),
+    case("hunyuan_moe_w4a16", "HunYuanMoEV1ForCausalLM", "hunyuan_v1_moe", "Hunyuan V1 as W4A16 of compressed-tensors, "
+         "but for the router", {"moe_topk": 1}, {**DENSE, "hidden_size": 48, "intermediate_size": 32}, int4=16,
+         num_experts=5, moe_topk=2, num_shared_expert=1, head_dim=16, dtype="float16",
+         rope_scaling={"type": "dynamic", "alpha": 100.0, "factor": 1.0}),
     case("llama4", "Llama4ForConditionalGeneration", "llama4", "the text part of Llama-4-Scout: chunks of 24 tokens, "
          "norms of rotated q and k, every fourth layer without rotation and with scores that grow every 16 tokens, "
          "inputs of experts weighted by sigmoids, experts transposed in one tensor", {"attention_chunk_size": 256},
