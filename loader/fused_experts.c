@@ -84,7 +84,8 @@ static const fused_form *form_of(yk_model_family family)
 {
   switch (family) {
   case YK_FAMILY_GPT_OSS: return &gpt_oss_form;
-  case YK_FAMILY_GRANITE_MOE: return &granite_form;
+  case YK_FAMILY_GRANITE_MOE:
+  case YK_FAMILY_GRANITE_HYBRID: return &granite_form;
   case YK_FAMILY_NEMOTRON_H: return &nemotron_form;
   case YK_FAMILY_LLAMA4:
   case YK_FAMILY_LLAMA4_VL: return &llama4_form;

@@ -21,9 +21,8 @@ static yk_status read_kv_heads(yk_json root, yk_model_config *config, yk_err *er
 {
   static const char key[] = "num_key_value_heads";
   bool required = config->family != YK_FAMILY_LLAMA && config->family != YK_FAMILY_MINICPM &&
-                  config->family != YK_FAMILY_GRANITE && config->family != YK_FAMILY_GRANITE_MOE &&
-                  !yk_family_is_hunyuan(config->family) && config->family != YK_FAMILY_PHI3 &&
-                  !yk_json_is(yk_json_get(root, key), YK_JSON_NULL);
+                  !yk_family_is_granite(config->family) && !yk_family_is_hunyuan(config->family) &&
+                  config->family != YK_FAMILY_PHI3 && !yk_json_is(yk_json_get(root, key), YK_JSON_NULL);
   config->n_kv_heads = config->n_heads;
   if (has_optional_sizes(config->family) && !yk_json_get(root, key).doc) {
     required = false;
@@ -105,6 +104,7 @@ static yk_status read_ffn_size(yk_json root, yk_model_config *config, yk_err *er
 {
   if (yk_family_is_llama4(config->family)) /* intermediate_size is that of experts */
     return yk_json_get_i32(root, file, "intermediate_size_mlp", true, 1, YK_MAX_FFN, &config->ffn_size, err);
+  if (config->family == YK_FAMILY_GRANITE_HYBRID) return yk_hf_read_granite_ffn_size(root, file, config, err);
   const bool lacks_dense = config->family == YK_FAMILY_NEMOTRON_H && !yk_hf_has_dense_blocks(config);
   const bool has_experts = config->family == YK_FAMILY_QWEN3_5_MOE || config->family == YK_FAMILY_QWEN3_5_MOE_VL;
   if (has_experts)
@@ -171,6 +171,7 @@ static yk_status read_common(yk_json root, yk_model_config *config, yk_err *err)
   YK_TRY(yk_hf_read_scales(root, file, config, err));
   YK_TRY(yk_hf_read_experts(root, file, config, err));
   YK_TRY(yk_hf_read_delta(root, file, config, err));
+  YK_TRY(yk_hf_read_granite_layers(root, file, config, err));
   YK_TRY(yk_hf_read_mamba(root, file, config, err));
   return yk_hf_read_rope(root, file, config, err);
 }

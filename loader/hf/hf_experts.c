@@ -86,9 +86,13 @@ static yk_status read_mixtral(yk_json root, const char *file, yk_model_config *c
   return YK_OK;
 }
 
-/* Granite: as Mixtral, with a shared expert in one of the two classes. */
+/* Granite: as Mixtral, with a shared expert in two of the three classes; the one with Mamba2 may have no experts. */
 static yk_status read_granite(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
+  int32_t n_experts = 1;
+  if (config->family == YK_FAMILY_GRANITE_HYBRID)
+    YK_TRY(yk_json_get_i32(root, file, "num_local_experts", true, 0, YK_MAX_EXPERTS, &n_experts, err));
+  if (n_experts == 0) return YK_OK;
   YK_TRY(yk_json_get_i32(root, file, "shared_intermediate_size", false, 0, YK_MAX_FFN, &config->experts.shared_ffn_size,
                          err));
   return read_mixtral(root, file, config, err);
@@ -411,7 +415,8 @@ yk_status yk_hf_read_experts(yk_json root, const char *file, yk_model_config *co
   case YK_FAMILY_GEMMA4_VL: return read_gemma4(root, file, config, err);
   case YK_FAMILY_GPT_OSS: return read_gpt_oss(root, file, config, err);
   case YK_FAMILY_HUNYUAN_MOE: return read_hunyuan(root, file, config, err);
-  case YK_FAMILY_GRANITE_MOE: return read_granite(root, file, config, err);
+  case YK_FAMILY_GRANITE_MOE:
+  case YK_FAMILY_GRANITE_HYBRID: return read_granite(root, file, config, err);
   case YK_FAMILY_ERNIE4_5_MOE: return read_ernie(root, file, config, err);
   case YK_FAMILY_QWEN2_MOE:
   case YK_FAMILY_QWEN3_MOE:

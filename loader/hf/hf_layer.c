@@ -101,6 +101,7 @@ static yk_status read_biases(yk_json root, const char *file, yk_model_config *co
   case YK_FAMILY_QWEN3_5_MOE_VL:
   case YK_FAMILY_MINICPM:
   case YK_FAMILY_GRANITE_MOE:
+  case YK_FAMILY_GRANITE_HYBRID:
   case YK_FAMILY_HUNYUAN:
   case YK_FAMILY_HUNYUAN_MOE:
   case YK_FAMILY_DEEPSEEK_V2:

@@ -66,6 +66,11 @@ yk_status yk_hf_read_gemma4_layers(yk_json root, const char *file, yk_model_conf
 yk_status yk_hf_read_blocks(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 bool yk_hf_has_dense_blocks(const yk_model_config *config);
 
+/* yk_hf_read_granite_ffn_size, yk_hf_read_granite_layers - Granite with Mamba2: ffn_size, that of the experts if there
+ *   are any; and mamba.layers, which needs n_layers and has no effect for other families. */
+yk_status yk_hf_read_granite_ffn_size(yk_json root, const char *file, yk_model_config *config, yk_err *err);
+yk_status yk_hf_read_granite_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err);
+
 /* yk_hf_read_mamba - the fields of config->mamba other than layers; needs n_layers and mamba.layers. No effect if no
  *   layer is Mamba2. */
 yk_status yk_hf_read_mamba(yk_json root, const char *file, yk_model_config *config, yk_err *err);

@@ -327,7 +327,12 @@ yk_status yk_hf_read_rope(yk_json root, const char *file, yk_model_config *confi
   double partial = yk_family_is_hybrid(config->family) ? 0.25 : has_half ? 0.5 : 1;
   *rope = yk_hf_rope_default(config->max_position_embeddings);
   config->max_model_tokens = config->max_position_embeddings;
-  if (config->family == YK_FAMILY_NEMOTRON_H) return YK_OK;   /* nothing rotates */
+  const char *position = NULL;
+  if (config->family == YK_FAMILY_GRANITE_HYBRID)
+    YK_TRY(yk_json_get_str(root, file, "position_embedding_type", false, &position, err));
+  const bool has_rope = position && strcmp(position, "rope") == 0;
+  if (config->family == YK_FAMILY_NEMOTRON_H || (config->family == YK_FAMILY_GRANITE_HYBRID && !has_rope))
+    return YK_OK;                                             /* nothing rotates */
   if (config->family == YK_FAMILY_MIXTRAL) rope->theta = 1e6; /* a class default, as all below */
   if (config->family == YK_FAMILY_ERNIE4_5 || config->family == YK_FAMILY_ERNIE4_5_MOE) rope->theta = 5e5;
   if (yk_family_is_llama4(config->family)) {

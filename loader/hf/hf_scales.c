@@ -69,7 +69,6 @@ yk_status yk_hf_read_scales(yk_json root, const char *file, yk_model_config *con
 {
   config->embed_scale = config->residual_scale = config->logit_scale = 1;
   if (yk_family_is_gemma(config->family)) return read_gemma_scales(root, file, config, err);
-  if (config->family == YK_FAMILY_GRANITE || config->family == YK_FAMILY_GRANITE_MOE)
-    return read_granite_scales(root, file, config, err);
+  if (yk_family_is_granite(config->family)) return read_granite_scales(root, file, config, err);
   return config->family == YK_FAMILY_MINICPM ? read_minicpm_scales(root, file, config, err) : YK_OK;
 }

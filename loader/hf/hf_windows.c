@@ -83,7 +83,8 @@ yk_status yk_hf_read_windows(yk_json root, const char *file, yk_model_config *co
   YK_TRY(read_pattern(root, file, config, &window, &pattern, err));
   for (int32_t i = 0; i < config->n_layers; i++)
     config->window_tokens[i] = i >= first_layer && !(pattern > 0 && (i + 1) % pattern == 0) ? window : 0;
-  if (yk_family_is_hybrid(config->family)) return YK_OK; /* hf_delta.c */
+  if (yk_family_is_hybrid(config->family)) return YK_OK;        /* hf_delta.c */
+  if (config->family == YK_FAMILY_GRANITE_HYBRID) return YK_OK; /* hf_granite.c */
   if (config->family == YK_FAMILY_DEEPSEEK_V32 || config->family == YK_FAMILY_GLM_MOE_DSA)
     return YK_OK; /* all of indexed attention */
   return yk_json_is_given(yk_json_get(root, "layer_types")) ? apply_layer_types(root, file, window, config, err)

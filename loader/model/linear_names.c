@@ -36,6 +36,8 @@ static const char *const linear_names[] = {
     "linear_attn.out_proj",
     "mixer.in_proj", /* Nemotron-H */
     "mixer.out_proj",
+    "mamba.in_proj", /* Granite */
+    "mamba.out_proj",
     "mixer.q_proj",
     "mixer.k_proj",
     "mixer.v_proj",

@@ -46,8 +46,9 @@ typedef enum yk_model_family {
   YK_FAMILY_ERNIE4_5,
   YK_FAMILY_ERNIE4_5_MOE,
   YK_FAMILY_GRANITE,
-  YK_FAMILY_GRANITE_MOE, /* with or without a shared expert */
-  YK_FAMILY_HUNYUAN,     /* Hunyuan V1 */
+  YK_FAMILY_GRANITE_MOE,    /* with or without a shared expert */
+  YK_FAMILY_GRANITE_HYBRID, /* with Mamba2, with or without experts */
+  YK_FAMILY_HUNYUAN,        /* Hunyuan V1 */
   YK_FAMILY_HUNYUAN_MOE,
   YK_FAMILY_PHI3,          /* also Phi-4 */
   YK_FAMILY_GLM4_MOE_LITE, /* GLM-4.7-Flash */
@@ -366,6 +367,12 @@ static inline bool yk_family_is_llama4(yk_model_family family)
 static inline bool yk_family_is_hunyuan(yk_model_family family)
 {
   return family == YK_FAMILY_HUNYUAN || family == YK_FAMILY_HUNYUAN_MOE;
+}
+
+/* yk_family_is_granite - whether a family is Granite, with experts and Mamba2 or without. */
+static inline bool yk_family_is_granite(yk_model_family family)
+{
+  return family >= YK_FAMILY_GRANITE && family <= YK_FAMILY_GRANITE_HYBRID;
 }
 
 /* yk_family_is_hybrid - whether a family has gated delta nets between the layers with attention. */

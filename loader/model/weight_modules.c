@@ -281,6 +281,8 @@ yk_weight_module yk_weight_module_of(const yk_model_config *config, yk_weight_ro
   yk_weight_module module = own_of(config, role, layer);
   for (yk_weight_role other = YK_ROLE_EMBEDDING; other < YK_N_ROLES; other++) {
     if (!yk_weight_share_module(config->family, other, role)) continue;
+    if (other != role && !yk_weight_is_in_layer(config, other, layer))
+      continue; /* gates of an FFN, of a shared expert */
     int64_t n = own_of(config, other, layer).n_own;
     module.n += n;
     if (other < role) module.first_n += n;

@@ -163,6 +163,28 @@ static const name_table granite_moe_table = {
               [YK_ROLE_EXPERT_DOWN] = "block_sparse_moe.experts.#.w2"},
 };
 
+static const name_table granite_hybrid_table = {
+    .layer_prefix = "model.layers.",
+    .names = {[YK_ROLE_GATE] = "shared_mlp.input_linear", /* without experts */
+              [YK_ROLE_UP] = "shared_mlp.input_linear",
+              [YK_ROLE_DOWN] = "shared_mlp.output_linear",
+              [YK_ROLE_ROUTER] = "block_sparse_moe.router.layer",
+              [YK_ROLE_SHARED_GATE] = "shared_mlp.input_linear",
+              [YK_ROLE_SHARED_UP] = "shared_mlp.input_linear",
+              [YK_ROLE_SHARED_DOWN] = "shared_mlp.output_linear",
+              [YK_ROLE_EXPERT_GATE] = "block_sparse_moe.experts.#.w1",
+              [YK_ROLE_EXPERT_UP] = "block_sparse_moe.experts.#.w3",
+              [YK_ROLE_EXPERT_DOWN] = "block_sparse_moe.experts.#.w2",
+              [YK_ROLE_MAMBA_IN] = "mamba.in_proj",
+              [YK_ROLE_MAMBA_CONV] = "mamba.conv1d",
+              [YK_ROLE_MAMBA_CONV_BIAS] = "mamba.conv1d.bias",
+              [YK_ROLE_MAMBA_A_LOG] = "mamba.A_log",
+              [YK_ROLE_MAMBA_DT_BIAS] = "mamba.dt_bias",
+              [YK_ROLE_MAMBA_SKIP] = "mamba.D",
+              [YK_ROLE_MAMBA_NORM] = "mamba.norm",
+              [YK_ROLE_MAMBA_OUT] = "mamba.out_proj"},
+};
+
 static const name_table hunyuan_table = {
     .layer_prefix = "model.layers.",
     .names = {[YK_ROLE_Q_NORM] = "self_attn.query_layernorm",
@@ -233,6 +255,7 @@ static const name_table *table_of(yk_model_family family)
   case YK_FAMILY_CHATGLM: return &chatglm_table;
   case YK_FAMILY_PHI3: return &phi3_table;
   case YK_FAMILY_GRANITE_MOE: return &granite_moe_table;
+  case YK_FAMILY_GRANITE_HYBRID: return &granite_hybrid_table;
   case YK_FAMILY_HUNYUAN:
   case YK_FAMILY_HUNYUAN_MOE: return &hunyuan_table;
   case YK_FAMILY_ERNIE4_5_MOE: return &ernie4_5_moe_table;

@@ -40,6 +40,10 @@ LLAMA4 = {**{key: value for key, value in DENSE.items() if key != "rope_theta"},
           "attention_chunk_size": 24, "attn_temperature_tuning": True, "floor_scale": 16, "attn_scale": 0.4,
           "rope_parameters": {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 16.0, "low_freq_factor": 1.0,
                               "high_freq_factor": 1.0, "original_max_position_embeddings": 64}}
+GRANITE = {"embedding_multiplier": 12.0, "attention_multiplier": 0.12, "residual_multiplier": 0.6,
+           "logits_scaling": 3.0, "attention_bias": False, "tie_word_embeddings": True, "mamba_n_groups": 1,
+           "mamba_d_head": 16, "mamba_d_state": 32, "mamba_d_conv": 4, "mamba_chunk_size": 16,
+           "mamba_conv_bias": True, "mamba_proj_bias": False}
 NO_THETA = {key: value for key, value in DENSE.items() if key != "rope_theta"}
 GROWTH = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_max_position_embeddings": 32,
           "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.6}
@@ -79,6 +83,15 @@ CASES = [
          {**DENSE, "hidden_size": 48}, embedding_multiplier=12.0, attention_multiplier=0.12, residual_multiplier=0.6,
          logits_scaling=3.0, attention_bias=False, tie_word_embeddings=True, num_local_experts=5,
          num_experts_per_tok=2, shared_intermediate_size=40, intermediate_size=32, dtype="float16"),
+    case("granite_hybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid", "Granite 4: Mamba2 between layers with "
+         "unrotated attention, experts and a shared one", {"num_experts_per_tok": 1}, {**DENSE, **GRANITE},
+         hidden_size=48, num_hidden_layers=3, layer_types=["mamba", "attention", "mamba"], mamba_expand=2,
+         mamba_n_heads=6, num_local_experts=5, num_experts_per_tok=2, shared_intermediate_size=40,
+         intermediate_size=32, position_embedding_type="nope"),
+    case("granite_hybrid_dense", "GraniteMoeHybridForCausalLM", "granitemoehybrid", "Granite 4 without experts, with "
+         "attention that rotates", {"rope_theta": 100.0}, {**DENSE, **GRANITE}, layer_types=["attention", "mamba"],
+         mamba_expand=2, mamba_n_heads=8, num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=80,
+         position_embedding_type="rope", dtype="float16"),
     case("hunyuan", "HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", "Hunyuan V1: norms of rotated q and k, a base "
          "that alpha raises", {"rope_scaling": {"type": "dynamic", "alpha": 2.0, "factor": 1.0}}, DENSE,
          head_dim=20, rope_scaling={"type": "dynamic", "alpha": 100.0, "factor": 1.0}, tie_word_embeddings=True,
@@ -197,7 +210,7 @@ def make_model(spec, config):
 
 
 def has_experts(config):
-    return any(key in config for key in ("n_routed_experts", "moe_num_experts", "num_local_experts", "num_experts"))
+    return any(config.get(key) for key in ("n_routed_experts", "moe_num_experts", "num_local_experts", "num_experts"))
 
 
 def is_gemma(spec):
@@ -217,6 +230,9 @@ def spread_of(name, shape):
         return 0.0, 1.6 / math.sqrt(shape[-2])
     if name.endswith("e_score_correction_bias"):
         return 0.0, 0.2
+    of_mamba = {"A_log": (0.0, 0.8), "D": (1.0, 0.3), "dt_bias": (-1.5, 0.8)}
+    if name.rpartition(".")[2] in of_mamba:
+        return of_mamba[name.rpartition(".")[2]]
     if name.endswith(".bias"):
         return 0.0, 0.3
     if "norm" in part:

@@ -149,6 +149,33 @@ static void granite_values_and_defaults(void **state)
   assert_true(c.family == YK_FAMILY_GRANITE_MOE && x->shared_ffn_size == 0 && c.qkv_bias && c.o_bias);
 }
 
+static const char granite_hybrid[] =
+    "{'architectures': ['GraniteMoeHybridForCausalLM'], 'num_local_experts': 5, 'num_experts_per_tok': 2,"
+    " 'shared_intermediate_size': 40, 'layer_types': ['mamba', 'mamba', 'attention', 'mamba'], 'mamba_n_heads': 8,"
+    " 'mamba_d_head': 16, 'mamba_d_state': 32, 'mamba_n_groups': 1," COMMON "}";
+
+static void granite_hybrid_values_and_defaults(void **state)
+{
+  (void)state;
+  char name[YK_WEIGHT_NAME_BYTES];
+  yk_model_config c = config_good(granite_hybrid, "{'mamba_conv_bias': false, 'mamba_proj_bias': true}");
+  const yk_experts_config *x = &c.experts;
+  assert_int_equal(c.family, YK_FAMILY_GRANITE_HYBRID);
+  assert_true(c.mamba.n_heads == 8 && c.mamba.head_dim == 16 && c.mamba.state_size == 32 && c.mamba.n_groups == 1);
+  assert_true(c.mamba.has_biases && !c.mamba.has_conv_bias && c.rotary_dim == 0 && c.attention_scale == 1);
+  assert_true(x->n_experts == 5 && x->ffn_size == 96 && x->shared_ffn_size == 40);
+  expect_layers(&c, "xxxx");
+  assert_true(yk_layer_is_recurrent(&c, 1) && !yk_layer_is_recurrent(&c, 2) && c.parts[1] == YK_LAYER_WHOLE);
+  yk_weight_name(&c, YK_ROLE_MAMBA_OUT, 1, name);
+  assert_string_equal(name, "model.layers.1.mamba.out_proj");
+  c = config_good(granite_hybrid, "{'num_local_experts': 0, 'position_embedding_type': 'rope', 'layer_types': '-',"
+                                  " 'layers_block_type': ['linear_attention', 'full_attention', 'mamba', 'mamba']}");
+  assert_true(x->n_experts == 0 && c.ffn_size == 40 && c.rotary_dim == 16 && c.mamba.has_conv_bias);
+  assert_true(c.mamba.layers[0] && !c.mamba.layers[1] && c.mamba.layers[2]);
+  yk_weight_name(&c, YK_ROLE_DOWN, 3, name);
+  assert_string_equal(name, "model.layers.3.shared_mlp.output_linear");
+}
+
 static const char hunyuan[] = "{'architectures': ['HunYuanMoEV1ForCausalLM'], 'num_experts': 6,"
                               " 'moe_topk': [3, 3, 3, 3], 'num_shared_expert': [1, 1, 1, 1],"
                               " 'moe_intermediate_size': 96," COMMON "}";
@@ -194,6 +221,13 @@ static void bad_values_are_refused(void **state)
       {gpt_oss, "{'sliding_window': 0}", "sliding_window|found 0", YK_E_FORMAT},
       {mixtral, "{'num_local_experts': 0}", "num_local_experts|found 0", YK_E_FORMAT},
       {mixtral, "{'num_experts_per_tok': '-'}", "num_experts_per_tok|missing", YK_E_FORMAT},
+      {granite_hybrid, "{'mamba_n_groups': 2}", "mamba_n_groups 2|supported: 1", YK_E_UNSUPPORTED},
+      {granite_hybrid, "{'layer_types': ['mamba']}", "layer_types|num_hidden_layers = 4|of 1", YK_E_FORMAT},
+      {granite_hybrid, "{'layer_types': ['mamba', 'conv', 'mamba', 'mamba']}", "layer_types[1] \"conv\"|attention",
+       YK_E_UNSUPPORTED},
+      {granite_hybrid, "{'num_local_experts': '-'}", "num_local_experts|missing", YK_E_FORMAT},
+      {granite_hybrid, "{'num_local_experts': 0, 'shared_intermediate_size': '-'}", "shared_intermediate_size|missing",
+       YK_E_FORMAT},
       {hunyuan, "{'moe_topk': [3, 3, 2, 3]}", "moe_topk[2] 2 beside 3|one number", YK_E_UNSUPPORTED},
       {hunyuan, "{'moe_topk': [3, -1]}", "moe_topk[1]|from 0 on|-1", YK_E_FORMAT},
       {hunyuan, "{'moe_topk': 7}", "moe_topk|at most the 6 experts|7", YK_E_FORMAT},
@@ -465,6 +499,7 @@ int main(void)
       cmocka_unit_test(gpt_oss_values_and_defaults),
       cmocka_unit_test(ernie_values_and_defaults),
       cmocka_unit_test(granite_values_and_defaults),
+      cmocka_unit_test(granite_hybrid_values_and_defaults),
       cmocka_unit_test(hunyuan_values_and_defaults),
       cmocka_unit_test(fused_granite_gets_names_of_experts),
       cmocka_unit_test(bad_values_are_refused),
