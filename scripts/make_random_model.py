@@ -156,11 +156,15 @@ class ModelTensors:
         self.linear(f"{layer}.out_proj", values, hidden)
 
     def mamba(self, layer):
-        config, heads = self.config, self.config["mamba_num_heads"]
-        width = heads * config["mamba_head_dim"]
-        channels = width + 2 * config["n_groups"] * config["ssm_state_size"]
+        """Nemotron-H and Granite have other keys for the same sizes."""
+        keys = ("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel")
+        if "mamba_n_heads" in self.config:
+            keys = ("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv")
+        heads, head, groups, states, taps = (self.config[key] for key in keys)
+        width = heads * head
+        channels = width + 2 * groups * states
         self.linear(f"{layer}.in_proj", self.hidden, width + channels + heads)
-        self.normal(f"{layer}.conv1d", (channels, 1, config["conv_kernel"]), 0.0, 0.5)
+        self.normal(f"{layer}.conv1d", (channels, 1, taps), 0.0, 0.5)
         vectors = (("conv1d.bias", channels, 0.0, 0.1, self.settings.dtype), ("A_log", heads, 0.0, 1.0, "F32"),
                    ("dt_bias", heads, *STEP_BIAS, "F32"), ("D", heads, 1.0, 0.1, "F32"))
         for name, n, mean, std, dtype in vectors:
@@ -250,13 +254,19 @@ class ModelTensors:
 
     def mixtral_experts(self, name):
         """Mixtral's, and Granite's one by one as quantisers write them."""
-        is_granite = self.config["model_type"] == "granitemoe"
+        is_granite = self.config["model_type"].startswith("granitemoe")
         self.router(f"{name}.router.layer" if is_granite else f"{name}.gate", n_experts(self.config))
         if self.config["model_type"] == "minimax_m2":
             self.tensors.append(Tensor(f"{name}.e_score_correction_bias", "F32", (n_experts(self.config),),
                                        draw_normal(0.0, 0.05, "F32")))
         for i in range(n_experts(self.config)):
             self.ffn(f"{name}.experts.{i}", self.config["intermediate_size"], ("w1", "w3", "w2"))
+
+    def granite_hybrid_ffn(self, layer):
+        size = self.config["shared_intermediate_size"]
+        self.mixtral_experts(f"{layer}.block_sparse_moe")
+        self.linear(f"{layer}.shared_mlp.input_linear", self.hidden, 2 * size)
+        self.linear(f"{layer}.shared_mlp.output_linear", size, self.hidden)
 
     def llama4_ffn(self, name, layer):
         config, size = self.config, self.config["intermediate_size"]
@@ -294,6 +304,8 @@ class ModelTensors:
                 self.gemma4_attention(f"{layer}.self_attn", i)
             elif "kv_lora_rank" in config:
                 self.latent_attention(f"{layer}.self_attn")
+            elif config.get("layer_types", [""] * (i + 1))[i] == "mamba":
+                self.mamba(f"{layer}.mamba")
             else:
                 self.attention(f"{layer}.self_attn")
             self.norm(f"{layer}.post_attention_layernorm", hidden)
@@ -303,6 +315,8 @@ class ModelTensors:
                 self.gemma4_rest(layer)
             if config["model_type"] in ("mixtral", "granitemoe", "minimax_m2"):
                 self.mixtral_experts(f"{layer}.block_sparse_moe")
+            elif config["model_type"] == "granitemoehybrid":
+                self.granite_hybrid_ffn(layer)
             elif config["model_type"] == "llama4_text":
                 self.llama4_ffn(f"{layer}.feed_forward", i)
             elif config["model_type"] == "gpt_oss":
@@ -436,8 +450,8 @@ def main():
         config["num_hidden_layers"] = args.layers
         if "max_window_layers" in config:
             config["max_window_layers"] = args.layers
-        if "hybrid_override_pattern" in config:
-            config["hybrid_override_pattern"] = config["hybrid_override_pattern"][:args.layers]
+        for key in {"hybrid_override_pattern", "layer_types"} & config.keys():
+            config[key] = config[key][:args.layers]
     config["torch_dtype"] = {"f16": "float16", "bf16": "bfloat16"}[args.dtype]
     settings = Settings(args.group_size, args.dtype.upper())
     linear_tensors, quantization = FORMATS[args.format]
