@@ -11,6 +11,7 @@ parameters of the class and written in the form of published files: experts one 
 import json
 import math
 import os
+import re
 import sys
 
 import numpy as np
@@ -50,18 +51,18 @@ GROWTH = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_m
 
 
 def case(name, architecture, model_type, about, without, common, reference=None, prefix="", inside=None, awq=None,
-         lengths=None, text_type="kimi_k2", fp8=None, int4=None, **config):
+         lengths=None, text_type="kimi_k2", fp8=None, int4=None, ignore=(), **config):
     """without: changes of the configuration that drop the feature of the case; "zeros": the end of the names of tensors
     that are zeros without it. reference: the class of transformers, if
     it is another one. prefix: of names in the file. inside: the key of config.json that holds the model's keys. awq:
     the group of AWQ gemm words of the layers' projections, None: plain. lengths: of other prompts than usual, and of
     those of a second file, golden_long.json. text_type: the "model_type" inside. fp8: outputs and
     inputs of a block of 8-bit floats with one scale, None: plain. int4: the group of 4-bit integers of
-    compressed-tensors, experts one by one, None: plain."""
+    compressed-tensors, experts one by one, None: plain. ignore: patterns of names of linear layers that stay plain."""
     return {"name": name, "architecture": architecture, "model_type": model_type, "about": about, "without": without,
             "reference": reference or architecture.removesuffix("ForCausalLM"), "prefix": prefix, "inside": inside,
-            "awq": awq, "lengths": lengths, "text_type": text_type, "fp8": fp8, "int4": int4, "files": 1,
-            "dtype": config.pop("dtype", "bfloat16"), "config": {**common, **config}}
+            "awq": awq, "lengths": lengths, "text_type": text_type, "fp8": fp8, "int4": int4,
+            "ignore": ignore, "files": 1, "dtype": config.pop("dtype", "bfloat16"), "config": {**common, **config}}
 
 
 CASES = [
@@ -195,6 +196,11 @@ CASES = [
          "keys in text_config", {"routed_scaling_factor": 0.5}, LATENT, reference="DeepseekV3",
          prefix="language_model.", inside="text_config", scoring_func="sigmoid", topk_method="noaux_tc",
          n_routed_experts=5, num_attention_heads=4, num_key_value_heads=4),
+    case("kimi_k25_w4a16", "KimiK25ForConditionalGeneration", "kimi_k25", "Kimi-K2.5 as published: routed experts "
+         "alone as W4A16 in groups of 32", {"routed_scaling_factor": 0.5}, LATENT, reference="DeepseekV3", int4=32,
+         prefix="language_model.", inside="text_config", scoring_func="sigmoid", topk_method="noaux_tc",
+         ignore=(".*self_attn.*", ".*shared_experts.*", r".*mlp\.(gate|up|gate_up|down)_proj.*"),
+         n_routed_experts=5, num_attention_heads=4, num_key_value_heads=4, moe_intermediate_size=32),
 ]
 
 
@@ -291,7 +297,8 @@ def is_in_blocks(spec, name):
 
 
 def is_in_groups(spec, name):
-    return spec["int4"] and (".experts." in name or name.endswith(("_proj.weight", "_linear.weight")))
+    is_named = ".experts." in name or name.endswith(("_proj.weight", "_linear.weight"))
+    return spec["int4"] and is_named and not any(re.match(pattern, name) for pattern in spec["ignore"])
 
 
 def as_groups(spec, weight):
@@ -413,7 +420,8 @@ def make_case(spec, out):
                         "weight_block_size": [spec["fp8"]] * 2,
                         "modules_to_not_convert": ["gate", "e_score_correction_bias", "lm_head"]}
     if spec["int4"]:
-        quantization = {**formats.COMPRESSED, "ignore": ["lm_head", "re:.*router.*", "re:.*gate$", "re:.*wg$"],
+        ignore = [f"re:{pattern}" for pattern in (".*router.*", ".*gate$", ".*wg$", *spec["ignore"])]
+        quantization = {**formats.COMPRESSED, "ignore": ["lm_head", *ignore],
                         "config_groups": {"group_0": formats.group_of(["Linear"], group_size=spec["int4"])}}
     goldens.end_feature_case(spec, folder, file_config(spec, config), prompts, quantization, model, dropped, ids)
 
