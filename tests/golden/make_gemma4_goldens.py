@@ -18,6 +18,8 @@ import transformers
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import goldens  # noqa: E402
+import make_format_goldens as formats  # noqa: E402
+import make_relative_goldens as relatives  # noqa: E402
 
 ROPE = {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
         "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000.0}}
@@ -33,15 +35,16 @@ MIN_GAP = 0.002  # of a router's logits: ranks and instruction sets round differ
 LAYER_TYPES = {"s": "sliding_attention", "f": "full_attention"}
 
 
-def case(name, about, without, layers, inside=True, saved=False, **config):
+def case(name, about, without, layers, inside=True, saved=False, int4=None, **config):
     """without: changes of the configuration that drop the feature of the case; "zeros": the end of the names of tensors
     that are zeros without it. layers: s for each layer with a window,
     f for each without. inside: the keys stand in text_config. saved: as transformers saves a configuration, with the
-    widths of each layer, rather than as published."""
+    widths of each layer, rather than as published. int4: the group of 4-bit integers of compressed-tensors, None:
+    plain."""
     config = {**COMMON, "num_hidden_layers": len(layers), "layer_types": [LAYER_TYPES[kind] for kind in layers],
               **config}
-    return {"name": name, "about": about, "without": without, "inside": inside, "saved": saved,
-            "dtype": config.pop("dtype", "bfloat16"), "config": config}
+    return {"name": name, "about": about, "without": without, "inside": inside, "saved": saved, "int4": int4,
+            "model_type": "gemma4_text", "dtype": config.pop("dtype", "bfloat16"), "config": config}
 
 
 CASES = [
@@ -57,6 +60,9 @@ CASES = [
          use_double_wide_mlp=True,
          hidden_size_per_layer_input=24, vocab_size_per_layer_input=200, num_attention_heads=4, num_key_value_heads=1,
          hidden_size=64, final_logit_softcapping=None),
+    case("gemma4_w4a16", "Gemma 4 as its QAT uploads: W4A16 of compressed-tensors in groups of 32",
+         {"final_logit_softcapping": None}, "sf", int4=32, attention_k_eq_v=True, num_global_key_value_heads=1,
+         hidden_size=64, num_attention_heads=4, num_key_value_heads=2),
 ]
 
 
@@ -80,6 +86,10 @@ def spread_of(name, shape):
     return 0.0, 1.3 / math.sqrt(shape[-1])
 
 
+def is_in_groups(spec, name):
+    return spec["int4"] and ".layers." in name and name.endswith("_proj.weight")
+
+
 def draw(spec, model, rng):
     tensors = {}
     for name, value in model.state_dict().items():
@@ -87,7 +97,10 @@ def draw(spec, model, rng):
             continue
         mean, std = spread_of(name, value.shape)
         drawn = torch.from_numpy((mean + std * rng.standard_normal(tuple(value.shape))).astype(np.float32))
-        tensors[name] = drawn.to(goldens.TORCH_DTYPES[spec["dtype"]])
+        if is_in_groups(spec, name):
+            tensors[name] = relatives.in_groups(spec, name, drawn)
+        else:
+            tensors[name] = drawn.to(goldens.TORCH_DTYPES[spec["dtype"]])
     return tensors
 
 
@@ -134,6 +147,9 @@ def draw_prompts(config, model, rng):
 
 
 def as_published(spec, tensors, rng):
+    for name in [name for name in tensors if is_in_groups(spec, name)]:
+        tensors = {**tensors, **relatives.pack_groups(spec, name, tensors[name])}
+        del tensors[name]
     if not spec["inside"]:
         return tensors
     published = {"model.language_model." + name.removeprefix("model."): tensor for name, tensor in tensors.items()}
@@ -172,7 +188,11 @@ def make_case(spec, out):
     zeros = without.pop("zeros", "(none)")
     kept = {name: tensor * 0 if name.endswith(zeros) else tensor for name, tensor in tensors.items()}
     dropped = load({**config, **without}, kept)
-    goldens.end_feature_case(spec, folder, file_config(spec), prompts, None, model, dropped, ids)
+    quantization = None
+    if spec["int4"]:
+        quantization = {**formats.COMPRESSED, "ignore": ["lm_head", "re:.*vision.*", "re:.*audio.*", "re:.*embed.*"],
+                        "config_groups": {"group_0": formats.group_of(["Linear"], group_size=spec["int4"])}}
+    goldens.end_feature_case(spec, folder, file_config(spec), prompts, quantization, model, dropped, ids)
 
 
 if __name__ == "__main__":
