@@ -26,7 +26,7 @@ const char *yk_cli_option_named(const char *message, const char **rest)
   } names[] = {
       {"max_model_tokens:", "--max-model-len:"},
       {"max_batched_tokens:", "--max-num-batched-tokens:"},
-      {"decode_pace:", "--decode-pace:"},
+      {"long_prompt_rows:", "--long-prefill-token-threshold:"},
       {"hf_overrides:", "--hf-overrides:"},
       {"override_generation_config:", "--override-generation-config:"},
       {"max_seqs:", "--max-num-seqs:"},

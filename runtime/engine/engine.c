@@ -182,9 +182,9 @@ static yk_status start_thread(yk_engine *e, yk_err *err)
   const yk_model_limits *l = &e->settings.limits;
   YK_TRY(yk_memory_pool_create(l->n_kv_blocks, l->step.max_seqs, &e->settings.rules, &e->pool, err));
   YK_TRY(yk_scheduler_create(&l->step, e->settings.world.n_stages, e->pool, &e->scheduler, err));
+  if (e->settings.long_prompt_rows > 0) yk_scheduler_limit_long_prompts(e->scheduler, e->settings.long_prompt_rows);
   YK_TRY(yk_step_builder_create(&l->step, e->settings.embedding_size, e->settings.world.n_stages, &e->builder, err));
   YK_TRY(start_mask_threads(e, err));
-  e->pace.factor = e->settings.decode_pace;
   e->stats.kv_blocks_total = e->stats.kv_blocks_free = l->n_kv_blocks;
   int failed = pthread_create(&e->thread, NULL, yk_engine_loop, e);
   if (failed) return yk_err_set(err, YK_E_DEVICE, "cannot start the engine thread: %s", strerror(failed));

@@ -12,7 +12,6 @@
 
 #include "engine/adapters.h"
 #include "engine/loop/cache_salts.h"
-#include "engine/loop/pace.h"
 #include "engine/loop/scheduler.h"
 #include "engine/loop/step_builder.h"
 #include "engine/machine/mpi_run.h"
@@ -57,7 +56,6 @@ struct yk_engine {
   yk_memory_pool *pool;
   yk_cache_salts salts;
   yk_scheduler *scheduler;
-  yk_pace pace;
   yk_step_builder *builder;
   yk_cpu_pool *mask_threads;       /* NULL: the engine thread alone */
   yk_flight flights[YK_MAX_RANKS]; /* step number n at n % YK_MAX_RANKS, one for each pipeline stage at most */

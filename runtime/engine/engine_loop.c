@@ -96,7 +96,6 @@ static bool begin_step(yk_engine *e)
   const yk_scheduled *items;
   yk_profiler_step_end(e, yk_clock_now_ns());
   int64_t planning_ns = yk_clock_now_ns();
-  yk_scheduler_limit_long_prompts(e->scheduler, yk_pace_rows(&e->pace, e->settings.limits.step.max_tokens));
   int32_t n_items = yk_scheduler_plan(e->scheduler, &items);
   if (n_items == 0) return false;
   for (int32_t i = 0; i < n_items; i++)
@@ -128,9 +127,7 @@ static void complete_step(yk_engine *e, yk_err *err)
   times->hand_out_ns = yk_clock_now_ns();
   times->is_prefill = flight->n_prompt > 0;
   int64_t alone_ns = times->hand_out_ns - yk_max_i64(times->ranks_ns, e->completed_ns);
-  const double seconds = (double)alone_ns * 1e-9;
-  yk_pace_observe(&e->pace, flight->step->counts.n_tokens - flight->n_prompt, flight->n_prompt, seconds);
-  yk_engine_count_step(e, flight->step, flight->n_prompt, seconds);
+  yk_engine_count_step(e, flight->step, flight->n_prompt, (double)alone_ns * 1e-9);
   yk_profiler_step_ran(e, flight->step, &flight->profiled);
   yk_scheduler_commit(e->scheduler);
   yk_hand_out(e, flight->items, flight->n_items, flight->step);

@@ -45,7 +45,8 @@ class Help(harness.Case):
                  "tensor-parallel-size", "pipeline-parallel-size", "device", "devices", "dtype",
                  "activations", "lm-head", "kv-cache-dtype",
                  "max-model-len", "dense-attention-beyond-index",
-                 "max-num-seqs", "max-num-batched-tokens", "decode-pace", "gpu-memory-utilization", "kv-cache-bytes",
+                 "max-num-seqs", "max-num-batched-tokens", "long-prefill-token-threshold",
+                 "gpu-memory-utilization", "kv-cache-bytes",
                  "enable-expert-parallel", "no-prefix-reuse", "seed", "step-timeout", "log-level"]
         names["generate"] += model
         names["batch"] += model

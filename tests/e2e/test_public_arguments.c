@@ -81,8 +81,8 @@ static void engine_options(void **state)
   OPTIONS_REFUSED(kv_cache_bytes, INT64_MIN, "kv_cache_bytes");
   OPTIONS_REFUSED(max_seqs, -1, "max_seqs");
   OPTIONS_REFUSED(max_batched_tokens, 0, "max_batched_tokens");
-  OPTIONS_REFUSED(decode_pace, 1, "decode_pace: expected 0, or more than 1 and at most 1000, found 1");
-  OPTIONS_REFUSED(decode_pace, NAN, "decode_pace");
+  OPTIONS_REFUSED(long_prompt_rows, 127, "long_prompt_rows: expected 128 to 1048576, found 127");
+  OPTIONS_REFUSED(long_prompt_rows, -1, "long_prompt_rows");
   OPTIONS_REFUSED(max_model_tokens, -1, "max_model_tokens");
   OPTIONS_REFUSED(n_cpu_threads, -1, "n_cpu_threads");
   OPTIONS_REFUSED(model_dir, NULL, "model_dir");

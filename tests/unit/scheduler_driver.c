@@ -41,10 +41,9 @@ typedef struct driver {
   yk_kv_blocks *blocks; /* the pool's */
   yk_scheduler *scheduler;
   client clients[N_SEQS];
-  bool some_fail;    /* some rows give logits that are not finite, others finite ones */
-  bool forgets;      /* occasionally forgets published blocks */
-  int32_t context;   /* longest sequence */
-  int32_t long_rows; /* the scheduler's present limit for long prompts */
+  bool some_fail;  /* some rows give logits that are not finite, others finite ones */
+  bool forgets;    /* occasionally forgets published blocks */
+  int32_t context; /* longest sequence */
   device_state states[SCHEDULER_MAX_SLOTS], snapshots[SCHEDULER_MAX_ENTRIES];
   uint32_t draws;
   uint64_t seed;
@@ -136,7 +135,7 @@ static void check_plan(driver *d, const yk_scheduled *items, int32_t n_items)
   int32_t rows = 0;
   assert_in_range(n_items, 1, d->limits.step.max_seqs);
   /* The oldest always makes progress, unless a block that it shares was withdrawn. */
-  if (!d->some_fail && d->n_flights == 0 && d->long_rows > 0) assert_ptr_equal(items[0].seq, &oldest(d)->seq);
+  if (!d->some_fail && d->n_flights == 0) assert_ptr_equal(items[0].seq, &oldest(d)->seq);
   for (int32_t i = 0; i < n_items; i++) {
     const yk_sequence *seq = items[i].seq;
     rows += items[i].n_rows;
@@ -252,14 +251,6 @@ static void check_not_in_flight(const driver *d, const yk_scheduled *items, int3
       for (int32_t j = 0; j < n_items; j++) assert_ptr_not_equal(d->flights[f].items[i].seq, items[j].seq);
 }
 
-/* None, or as many rows as let the oldest sequence progress. */
-static void limit_long_prompts(driver *d)
-{
-  const int32_t fewest = d->limits.rules.has_states ? YK_STATE_STEP_ROWS : 1;
-  d->long_rows = draw(d, 3) == 0 ? 0 : fewest + draw(d, d->limits.step.max_tokens);
-  yk_scheduler_limit_long_prompts(d->scheduler, d->long_rows);
-}
-
 static void step(driver *d)
 {
   const yk_scheduled *items;
@@ -268,7 +259,6 @@ static void step(driver *d)
     return;
   }
   for (int i = 0; i < N_SEQS; i++) d->clients[i].was_running = d->clients[i].active && d->clients[i].seq.slot >= 0;
-  limit_long_prompts(d);
   int32_t n_items = yk_scheduler_plan(d->scheduler, &items);
   if (n_items == 0) {
     assert_true(!oldest(d) || d->n_flights > 0);
@@ -298,6 +288,8 @@ yk_scheduler_counts scheduler_drive(uint64_t seed, const scheduler_limits *limit
   assert_int_equal(yk_memory_pool_create(n_blocks, limits->step.max_seqs, &limits->rules, &d->pool, NULL), YK_OK);
   d->blocks = yk_memory_pool_blocks(d->pool);
   assert_int_equal(yk_scheduler_create(&limits->step, d->depth, d->pool, &d->scheduler, NULL), YK_OK);
+  const int32_t fewest = limits->rules.has_states ? YK_STATE_STEP_ROWS : 1;
+  yk_scheduler_limit_long_prompts(d->scheduler, fewest + draw(d, limits->step.max_tokens));
   int submitted = 0, steps = 0;
   while (submitted < N_SEQS || oldest(d)) {
     int32_t action = draw(d, 10);

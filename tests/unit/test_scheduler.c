@@ -139,8 +139,8 @@ static void steps_in_flight_share_the_sequences(void **state)
   yk_memory_pool_destroy(pool);
 }
 
-/* Two sequences decode beside a prompt of several steps, which gets the permitted rows, and a short prompt, which gets
- * the rest. Without decodes there is no limit, nor with a second long prompt. */
+/* Two sequences decode beside a long prompt, which gets the permitted rows, and a short prompt. Without decodes there
+ * is no limit, nor with a second long prompt. */
 static void a_long_prompt_leaves_rows_to_decodes(void **state)
 {
   (void)state;
@@ -150,7 +150,7 @@ static void a_long_prompt_leaves_rows_to_decodes(void **state)
   yk_memory_pool *pool;
   yk_scheduler *scheduler;
   yk_sequence seqs[N];
-  const int32_t n_tokens[N] = {1, 1, 100, 20, 100};
+  const int32_t n_tokens[N] = {1, 1, 30, LIMIT, 100};
   int32_t prompt[CONTEXT] = {0};
   assert_int_equal(yk_memory_pool_create(100, 64, &limits.rules, &pool, NULL), YK_OK);
   assert_int_equal(yk_scheduler_create(&limits.step, 1, pool, &scheduler, NULL), YK_OK);
@@ -165,67 +165,26 @@ static void a_long_prompt_leaves_rows_to_decodes(void **state)
   }
   assert_int_equal(yk_scheduler_plan(scheduler, &items), 4);
   assert_int_equal(items[2].n_rows, LIMIT);
-  assert_int_equal(items[3].n_rows, 20);
+  assert_int_equal(items[3].n_rows, LIMIT);
   yk_scheduler_commit(scheduler);
-  yk_scheduler_limit_long_prompts(scheduler, 0);
   seqs[0].n_tokens++;
-  assert_int_equal(yk_scheduler_plan(scheduler, &items), 1);
-  assert_ptr_equal(items[0].seq, &seqs[0]);
+  yk_scheduler_add(scheduler, &seqs[N - 1]);
+  assert_int_equal(yk_scheduler_plan(scheduler, &items), 3); /* another long prompt waits */
+  assert_int_equal(items[1].n_rows, 30 - LIMIT);
+  assert_int_equal(items[2].n_rows, MAX_TOKENS - 1 - (30 - LIMIT));
   yk_scheduler_commit(scheduler);
   assert_int_equal(yk_scheduler_plan(scheduler, &items), 1); /* no decodes */
-  assert_ptr_equal(items[0].seq, &seqs[2]);
   assert_int_equal(items[0].n_rows, MAX_TOKENS);
   yk_scheduler_commit(scheduler);
-  yk_scheduler_add(scheduler, &seqs[N - 1]);
   seqs[0].n_tokens++;
-  assert_int_equal(yk_scheduler_plan(scheduler, &items), 2); /* another long prompt waits */
-  assert_int_equal(items[1].n_rows, MAX_TOKENS - 1);
+  assert_int_equal(yk_scheduler_plan(scheduler, &items), 2);
+  assert_int_equal(items[1].n_rows, LIMIT);
   yk_scheduler_drop_steps(scheduler);
   for (int i = 0; i < N; i++) {
     yk_scheduler_remove(scheduler, &seqs[i]);
     yk_sequence_destroy(&seqs[i]);
   }
   assert_int_equal(yk_kv_blocks_free_count(yk_memory_pool_blocks(pool)), 100);
-  yk_scheduler_destroy(scheduler);
-  yk_memory_pool_destroy(pool);
-}
-
-/* A long prompt may have no rows, and a younger sequence lacks a block for its next row: the younger is preempted, and
- * the prompt goes on. */
-static void a_long_prompt_goes_on_where_decodes_cannot(void **state)
-{
-  (void)state;
-  enum { BLOCK = YK_KV_BLOCK_TOKENS, N_BLOCKS = 4, CONTEXT = N_BLOCKS * BLOCK };
-  const scheduler_limits limits = {.step.max_tokens = BLOCK, .step.max_seqs = 2, .step.max_model_tokens = CONTEXT};
-  const yk_scheduled *items;
-  yk_memory_pool *pool;
-  yk_scheduler *scheduler;
-  yk_sequence prompt, decode;
-  int32_t tokens[CONTEXT] = {0};
-  assert_int_equal(yk_memory_pool_create(N_BLOCKS, 64, &limits.rules, &pool, NULL), YK_OK);
-  assert_int_equal(yk_scheduler_create(&limits.step, 1, pool, &scheduler, NULL), YK_OK);
-  assert_int_equal(yk_sequence_init(&prompt, NULL, tokens, BLOCK, CONTEXT, NULL), YK_OK);
-  assert_int_equal(yk_sequence_init(&decode, NULL, tokens, 1, CONTEXT, NULL), YK_OK);
-  for (int i = 0; i < 2; i++) {
-    yk_scheduler_add(scheduler, i == 0 ? &prompt : &decode);
-    assert_int_equal(yk_scheduler_plan(scheduler, &items), 1);
-    yk_scheduler_commit(scheduler);
-  }
-  yk_scheduler_limit_long_prompts(scheduler, 0);
-  prompt.n_tokens += 2 * BLOCK; /* given to a held sequence */
-  for (decode.n_tokens++; decode.n_tokens <= (N_BLOCKS - 1) * BLOCK; decode.n_tokens++) {
-    assert_int_equal(yk_scheduler_plan(scheduler, &items), 1);
-    assert_ptr_equal(items[0].seq, &decode);
-    yk_scheduler_commit(scheduler);
-  }
-  assert_int_equal(yk_scheduler_plan(scheduler, &items), 1); /* the decode needs a block */
-  assert_ptr_equal(items[0].seq, &prompt);
-  assert_int_equal(items[0].n_rows, BLOCK);
-  yk_scheduler_drop_steps(scheduler);
-  yk_scheduler_remove(scheduler, &prompt);
-  yk_scheduler_remove(scheduler, &decode);
-  yk_sequence_destroy(&prompt);
-  yk_sequence_destroy(&decode);
   yk_scheduler_destroy(scheduler);
   yk_memory_pool_destroy(pool);
 }
@@ -331,7 +290,6 @@ int main(void)
                                      cmocka_unit_test(steps_in_flight_keep_every_promise),
                                      cmocka_unit_test(steps_in_flight_share_the_sequences),
                                      cmocka_unit_test(a_long_prompt_leaves_rows_to_decodes),
-                                     cmocka_unit_test(a_long_prompt_goes_on_where_decodes_cannot),
                                      cmocka_unit_test(blocks_of_a_failed_sequence_are_not_reused),
                                      cmocka_unit_test(waiting_sequences_release_their_blocks)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -103,9 +103,8 @@ static void fill_engine_options(yk_model_options *options, yk_option out[N_ENGIN
        .max = 65536, .given = &options->seqs_given},
       {"max-num-batched-tokens", NULL, YK_OPTION_TOKENS, &options->max_batched_tokens, "N", .help = "tokens of a step",
        .min = 1, .max = 1 << 20},
-      {"decode-pace", NULL, YK_OPTION_NUMBER, &options->decode_pace, "X",
-       .help = "a longer prompt takes so few rows that a step lasts X times as long as its decodes; 0: all rows",
-       .max = 1000},
+      {"long-prefill-token-threshold", NULL, YK_OPTION_TOKENS, &options->long_prompt_rows, "N",
+       .help = "most tokens of a step that a single prompt gets beside decodes, from 128; 0: all", .max = 1 << 20},
       {"gpu-memory-utilization", NULL, YK_OPTION_NUMBER, &options->gpu_memory_utilization, "SHARE",
        .help = "share of a device's memory to use", .max = 1, .above_min = true},
       {"kv-cache-bytes", NULL, YK_OPTION_BYTES, &options->kv_cache_bytes, "SIZE",
@@ -168,7 +167,7 @@ void yk_model_options_init(yk_model_options *options)
   options->log_level = YK_LOG_INFO;
   options->max_seqs = engine.max_seqs;
   options->max_batched_tokens = engine.max_batched_tokens;
-  options->decode_pace = engine.decode_pace;
+  options->long_prompt_rows = engine.long_prompt_rows;
   options->gpu_memory_utilization = engine.gpu_memory_utilization;
   options->step_timeout_s = engine.step_timeout_s;
   options->grammar_time_limit_s = engine.grammar_time_limit_s;
@@ -283,7 +282,7 @@ yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_opti
   engine->max_model_tokens = options->max_model_tokens;
   engine->max_seqs = options->max_seqs;
   engine->max_batched_tokens = options->max_batched_tokens;
-  engine->decode_pace = options->decode_pace;
+  engine->long_prompt_rows = options->long_prompt_rows;
   engine->gpu_memory_utilization = options->gpu_memory_utilization;
   engine->kv_cache_bytes = options->kv_cache_bytes;
   engine->state_cache_bytes = options->state_cache_bytes;

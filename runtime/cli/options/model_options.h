@@ -20,7 +20,7 @@ typedef struct yk_model_options {
   int device, dtype, weights, kv_cache_dtype, log_level;
   yk_device_ids devices;
   int32_t max_model_tokens, max_seqs, max_batched_tokens, n_threads;
-  double decode_pace;
+  int32_t long_prompt_rows;
   double gpu_memory_utilization, step_timeout_s, grammar_time_limit_s;
   int64_t kv_cache_bytes, state_cache_bytes, grammar_memory_bytes, grammar_cache_bytes;
   uint64_t seed;

@@ -215,7 +215,6 @@ static const yk_foreign_option options[] = {
     /* Scheduling */
     PASSED("max-num-partial-prefills", NULL, ONE),
     PASSED("max-long-partial-prefills", NULL, ONE),
-    PASSED("long-prefill-token-threshold", NULL, ONE),
     REFUSED("scheduling-policy", NULL, ONE, "fcfs", "requests run in the order in which they come; leave it out"),
     REFUSED("enable-chunked-prefill", NULL, FLAG, "true",
             "long prompts are always computed in chunks; --max-num-batched-tokens says of how many tokens"),

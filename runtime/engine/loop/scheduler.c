@@ -13,7 +13,7 @@ typedef struct planned_step {
 struct yk_scheduler {
   yk_device_limits limits;
   int depth;
-  int32_t long_rows;    /* in a step that also decodes: see yk_scheduler_limit_long_prompts */
+  int32_t long_rows;    /* see yk_scheduler_limit_long_prompts */
   bool waits_for_rows;  /* a sequence may wait for a step with more space: every step has enough for the oldest one */
   yk_memory_pool *pool; /* not owned */
   yk_sequence *waiting; /* linked by next, oldest first */
@@ -204,7 +204,7 @@ static bool preempt_youngest(yk_scheduler *s)
 typedef struct budget {
   planned_step *step;
   int32_t n_rows, n_seqs;
-  int32_t n_long_rows; /* of n_rows, those that long prompts may take */
+  bool limits_long; /* a long prompt gets long_rows of them */
 } budget;
 
 static int32_t rows_left(const yk_sequence *seq)
@@ -212,10 +212,9 @@ static int32_t rows_left(const yk_sequence *seq)
   return seq->n_tokens - seq->memory.n_computed;
 }
 
-/* Whether the sequence's next rows are part of a prompt that one step alone could not compute. */
 static bool is_long_prompt(const yk_scheduler *s, const yk_sequence *seq)
 {
-  return seq->n_tokens > s->limits.max_tokens && rows_left(seq) > 1;
+  return rows_left(seq) > s->long_rows;
 }
 
 static bool has_decodes(const yk_scheduler *s)
@@ -234,12 +233,6 @@ static int32_t count_long_prompts(const yk_scheduler *s)
   return n;
 }
 
-static int32_t long_rows_of_step(const yk_scheduler *s)
-{
-  const bool is_limited = s->long_rows < s->limits.max_tokens && has_decodes(s) && count_long_prompts(s) == 1;
-  return is_limited ? s->long_rows : s->limits.max_tokens;
-}
-
 static bool is_full(const budget *left)
 {
   return left->n_rows <= 0 || left->n_seqs <= 0;
@@ -248,7 +241,6 @@ static bool is_full(const budget *left)
 static void plan_rows(yk_scheduler *s, yk_sequence *seq, int32_t n_rows, bool enters, budget *left)
 {
   left->step->items[left->step->n_items++] = (yk_scheduled){seq, n_rows, enters};
-  if (is_long_prompt(s, seq)) left->n_long_rows -= n_rows;
   yk_sequence_memory_plan(&seq->memory, s->pool, seq->tokens, n_rows);
   seq->is_in_flight = true;
   left->n_rows -= n_rows;
@@ -258,8 +250,8 @@ static void plan_rows(yk_scheduler *s, yk_sequence *seq, int32_t n_rows, bool en
 /* 0: the sequence waits for a step with more space. Older sequences leave enough, once each computes a single row. */
 static int32_t rows_within(const yk_scheduler *s, const yk_sequence *seq, const budget *left)
 {
-  const int64_t most = is_long_prompt(s, seq) ? yk_min_i64(left->n_rows, left->n_long_rows) : left->n_rows;
-  if (most <= 0) return 0;
+  const bool is_limited = left->limits_long && is_long_prompt(s, seq);
+  const int64_t most = is_limited ? yk_min_i64(left->n_rows, s->long_rows) : left->n_rows;
   return yk_sequence_memory_limit_rows(&seq->memory, s->pool, rows_left(seq), (int32_t)most, s->waits_for_rows);
 }
 
@@ -331,15 +323,11 @@ int32_t yk_scheduler_plan(yk_scheduler *scheduler, const yk_scheduled **items)
 {
   planned_step *step = &scheduler->steps[scheduler->n_planned % (uint64_t)scheduler->depth];
   budget left = {.step = step, .n_rows = scheduler->limits.max_tokens, .n_seqs = seqs_of_step(scheduler)};
-  left.n_long_rows = long_rows_of_step(scheduler);
+  left.limits_long = scheduler->long_rows < scheduler->limits.max_tokens && has_decodes(scheduler) &&
+                     count_long_prompts(scheduler) == 1;
   step->n_items = 0;
   yk_memory_pool_begin_step(scheduler->pool);
-  bool lacked_blocks = plan_running(scheduler, &left);
-  if (lacked_blocks && step->n_items == 0) { /* the decodes were preempted for lack of blocks */
-    left.n_long_rows = left.n_rows;
-    lacked_blocks = plan_running(scheduler, &left);
-  }
-  if (!lacked_blocks) admit_waiting(scheduler, &left);
+  if (!plan_running(scheduler, &left)) admit_waiting(scheduler, &left);
   if (step->n_items > 0) scheduler->n_planned++;
   *items = step->items;
   return step->n_items;

@@ -42,9 +42,9 @@ yk_status yk_scheduler_create(const yk_device_limits *limits, int depth, yk_memo
                               yk_err *err);
 void yk_scheduler_destroy(yk_scheduler *scheduler);
 
-/* yk_scheduler_limit_long_prompts - in steps planned from now on that also decode, a long prompt gets at most n_rows
- *   rows if it is the only one, running or waiting. A long prompt is a sequence of more than max_tokens tokens that has
- *   several rows to compute. max_tokens, the default, is no limit. */
+/* yk_scheduler_limit_long_prompts - a sequence that has more than n_rows rows to compute gets n_rows of a step that
+ *   also decodes, if it is the only such sequence, running or waiting: several of them fill the step. n_rows: at least
+ *   YK_STATE_STEP_ROWS. The default is max_tokens, no limit. */
 void yk_scheduler_limit_long_prompts(yk_scheduler *scheduler, int32_t n_rows);
 
 /* yk_scheduler_add - queue a sequence (not owned). */

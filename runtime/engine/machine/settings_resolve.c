@@ -60,9 +60,7 @@ static yk_status check_options(const yk_engine_options *o, yk_err *err)
   if (!(o->gpu_memory_utilization > 0 && o->gpu_memory_utilization <= 1))
     return yk_err_set(err, YK_E_INVAL, "gpu_memory_utilization: expected more than 0 and at most 1, found %g",
                       o->gpu_memory_utilization);
-  if (!(o->decode_pace == 0 || (o->decode_pace > 1 && o->decode_pace <= 1000)))
-    return yk_err_set(err, YK_E_INVAL, "decode_pace: expected 0, or more than 1 and at most 1000, found %g",
-                      o->decode_pace);
+  if (o->long_prompt_rows != 0) YK_TRY(yk_check_i64("long_prompt_rows", o->long_prompt_rows, 128, 1 << 20, err));
   if (!(o->step_timeout_s >= 0 && o->step_timeout_s <= 1e6))
     return yk_err_set(err, YK_E_INVAL, "step_timeout_s: expected 0 to 1e6, found %g", o->step_timeout_s);
   if (!(o->grammar_time_limit_s >= 0.01 && o->grammar_time_limit_s <= 3600))
@@ -130,7 +128,7 @@ yk_status yk_settings_devices(const yk_engine_options *o, bool is_elsewhere, yk_
   YK_TRY(choose_kind(o, is_elsewhere, &s->device, err));
   YK_TRY(divide_ranks(o, &s->world, err));
   s->step_timeout_s = o->step_timeout_s;
-  s->decode_pace = o->decode_pace;
+  s->long_prompt_rows = o->long_prompt_rows;
   if (s->step_timeout_s == 0 && s->device == YK_DEVICE_CUDA) s->step_timeout_s = CUDA_STEP_TIMEOUT_S;
   return choose_gpus(o, is_elsewhere, s, err);
 }

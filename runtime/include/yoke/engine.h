@@ -97,7 +97,7 @@ typedef struct yk_engine_options {
   /* Ranks in several processes. The ranks are divided among the processes in order and evenly. Process 0 has the engine
    * (yk_engine_create); the others follow the engine (yk_engine_follow). All options of this struct must be equal in
    * all processes, except device_ids, tokenizer, n_cpu_threads, log, progress, process and local_process, and those
-   * that process 0 alone uses: generation, seed, constraints and decode_pace. */
+   * that process 0 alone uses: generation, seed, constraints and long_prompt_rows. */
   int n_processes;         /* 0 or 1: every rank is a thread of this process; else a divisor of n_ranks */
   int process;             /* number of this process, from 0 */
   int local_process;       /* number of this process among those of its host; selects the default of device_ids */
@@ -142,11 +142,10 @@ typedef struct yk_engine_options {
    * rounding, on how its prompt is cut into steps and on the number of sequences that decode together. Layers with
    * other weights, experts, and lm_head keep dtype. Refused for models without such layers. */
   yk_activations_choice activations;
-  /* A prompt of more than max_batched_tokens tokens beside decodes: such a step takes at most about this many times as
-   * long as a step of decodes alone, so that tokens of other requests keep their pace and the prompt is computed more
-   * slowly. Without effect while several such prompts run or wait. 0, the default: no limit, the prompt takes every row
-   * of a step. Else more than 1, at most 1000. */
-  double decode_pace;
+  /* Most rows of a step that one prompt gets if the step also decodes and no other prompt has more rows to compute, so
+   * that tokens of other requests are not delayed by a whole step of prompt rows. 0, the default: no limit. Else 128 to
+   * 1 << 20. */
+  int32_t long_prompt_rows;
 } yk_engine_options;
 
 /* yk_engine_options_init - struct_size and every default above. Must come first. */
