@@ -190,20 +190,15 @@ static inline void check_sample_penalties(const op_target *target)
   dev->ops->destroy(dev);
 }
 
-/* Rows with masks among rows without, with biases and every filter: a masked row is the same row with -infinity at the
- * excluded ids, but its log-probabilities are those of the raw logits. Masks lie apart, and in another order. */
-static inline void check_sample_masks(const op_target *target)
+enum { N_MASKED_ROWS = 24 };
+
+/* Rows with masks among rows without, with biases and every filter. The masks of the last four rows are not neighbours
+ * of those before. masks: zeros [N_MASKED_ROWS, stride]. */
+static inline void make_masked_rows(int32_t vocab, int64_t stride, yk_sample_row *rows, uint32_t *masks)
 {
-  enum { VOCAB = 1013, N_ROWS = 24, N_WORDS = (VOCAB + 31) / 32, STRIDE = N_WORDS + 1 };
-  op_random random = {.seed = 71};
-  yk_device *dev = op_device_new(target, YK_F16, N_ROWS, VOCAB);
-  float *logits = random_logits((size_t)N_ROWS * VOCAB, 2.0, false, &random), *banned = malloc(sizeof(float) * VOCAB);
-  uint32_t *masks = calloc((size_t)N_ROWS * STRIDE, sizeof *masks);
-  static const yk_logit_bias biases[] = {{7, 3.0f}, {500, -1.0f}, {1012, 9.0f}};
-  yk_sample_row rows[N_ROWS];
-  yk_sampled out[N_ROWS], unmasked, expected;
-  assert_true(banned && masks);
-  for (int32_t i = 0; i < N_ROWS; i++) {
+  int64_t next = 0;
+  for (int32_t i = 0; i < N_MASKED_ROWS; i++) {
+    bool is_neighbour = i < N_MASKED_ROWS - 4;
     rows[i] = (yk_sample_row){.temperature = i % 4 ? 0.8f : 0.0f,
                               .top_p = i % 3 ? 0.9f : 1.0f,
                               .top_k = i % 5 == 4 ? 40 : 0,
@@ -212,37 +207,61 @@ static inline void check_sample_masks(const op_target *target)
                               .n_top_logprobs = 3,
                               .n_biases = i % 2 ? 3 : 0,
                               .has_mask = i % 6 != 5,
-                              .first_mask = (int64_t)(i < 8 ? i * N_WORDS : (N_ROWS - 1 - i + 8) * STRIDE)};
-    for (int32_t id = i % 7; id < VOCAB && rows[i].has_mask; id += 1 + i * i / 2)
+                              .first_mask = is_neighbour ? next : (2 * N_MASKED_ROWS - 5 - i) * stride};
+    if (rows[i].has_mask) next += yk_mask_words(vocab);
+    for (int32_t id = i % 7; id < vocab && rows[i].has_mask; id += 1 + i * i / 2)
       masks[rows[i].first_mask + id / 32] |= UINT32_C(1) << id % 32;
   }
-  op_ok(run_sample(dev, logits, N_ROWS, VOCAB, 3, rows, (sample_named){.biases = biases, .masks = masks}, out, &err));
+}
+
+/* A masked row is the same row with -infinity at the other ids. */
+static inline void check_sample_masks_of(const op_target *target, int32_t vocab)
+{
+  enum { N_ROWS = N_MASKED_ROWS };
+  const int64_t n_words = yk_mask_words(vocab), stride = n_words + 1;
+  op_random random = {.seed = 71};
+  yk_device *dev = op_device_new(target, YK_F16, 2, vocab);
+  float *logits = random_logits((size_t)N_ROWS * (size_t)vocab, 2.0, false, &random);
+  float *banned = malloc(sizeof(float) * (size_t)vocab);
+  uint32_t *masks = calloc((size_t)(N_ROWS * stride), sizeof *masks);
+  const yk_logit_bias biases[] = {{7, 3.0f}, {500, -1.0f}, {vocab - 1, 9.0f}};
+  yk_sample_row rows[N_ROWS];
+  yk_sampled out[N_ROWS], unmasked, expected;
+  assert_true(banned && masks);
+  make_masked_rows(vocab, stride, rows, masks);
+  op_ok(run_sample(dev, logits, N_ROWS, vocab, 3, rows, (sample_named){.biases = biases, .masks = masks}, out, &err));
   for (int32_t i = 0; i < N_ROWS; i++) {
     const uint32_t *mask = masks + rows[i].first_mask;
+    const float *raw = logits + (int64_t)i * vocab;
     yk_sample_row row = rows[i];
-    for (int32_t id = 0; id < VOCAB; id++) {
-      bool allowed = !row.has_mask || mask[id / 32] >> id % 32 & 1;
-      banned[id] = allowed ? logits[(int64_t)i * VOCAB + id] : -INFINITY;
-    }
+    for (int32_t id = 0; id < vocab; id++)
+      banned[id] = !row.has_mask || mask[id / 32] >> id % 32 & 1 ? raw[id] : -INFINITY;
     row.has_mask = false;
-    op_ok(run_sample(dev, banned, 1, VOCAB, 3, &row, (sample_named){.biases = biases}, &expected, &err));
-    op_ok(run_sample(dev, logits + (int64_t)i * VOCAB, 1, VOCAB, 3, &row, (sample_named){.biases = biases}, &unmasked,
-                     &err));
+    op_ok(run_sample(dev, banned, 1, vocab, 3, &row, (sample_named){.biases = biases}, &expected, &err));
+    op_ok(run_sample(dev, raw, 1, vocab, 3, &row, (sample_named){.biases = biases}, &unmasked, &err));
     assert_int_equal(out[i].state, YK_ROW_SAMPLED);
     assert_int_equal(out[i].token_id, expected.token_id);
     assert_memory_equal(out[i].top_ids, unmasked.top_ids, sizeof(int32_t) * 3);
     assert_memory_equal(out[i].top_logprobs, unmasked.top_logprobs, sizeof(float) * 3);
     if (out[i].token_id == unmasked.top_ids[0]) assert_true(out[i].logprob == unmasked.top_logprobs[0]);
   }
-  yk_sample_row none = {.top_p = 1.0f, .has_mask = true, .first_mask = (int64_t)N_ROWS * STRIDE - N_WORDS};
-  memset(masks + none.first_mask, 0, sizeof *masks * N_WORDS);
-  op_ok(run_sample(dev, logits, 1, VOCAB, 3, &none, (sample_named){.masks = masks}, out, &err));
+  yk_sample_row none = {.top_p = 1.0f, .has_mask = true, .first_mask = N_ROWS * stride - n_words};
+  memset(masks + none.first_mask, 0, sizeof *masks * (size_t)n_words);
+  op_ok(run_sample(dev, logits, 1, vocab, 3, &none, (sample_named){.masks = masks}, out, &err));
   assert_int_equal(out[0].state, YK_ROW_BANNED);
-  assert_int_equal(run_sample(dev, logits, 1, VOCAB, 3, &none, (sample_named){0}, out, NULL), YK_E_INVAL);
+  assert_int_equal(run_sample(dev, logits, 1, vocab, 3, &none, (sample_named){0}, out, NULL), YK_E_INVAL);
   free(masks);
   free(banned);
   free(logits);
   dev->ops->destroy(dev);
+}
+
+/* On a GPU, slices of a row that begin within a word of the mask, with more words than threads, and masks that are
+ * copied in several pieces. */
+static inline void check_sample_masks(const op_target *target)
+{
+  static const int32_t vocabs[] = {1013, 1100, 151936};
+  for (size_t i = 0; each_case(i, i < sizeof vocabs / sizeof *vocabs); i++) check_sample_masks_of(target, vocabs[i]);
 }
 
 static inline void check_sample_refusals(const op_target *target)

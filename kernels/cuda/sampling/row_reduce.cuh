@@ -40,7 +40,8 @@ struct candidate_list {
 template <int CLUSTER> struct shared_state {
   static constexpr bool HAS_CLUSTER = CLUSTER > 1;
   static constexpr int BLOCK_BINS = N_BINS / CLUSTER; /* bins of a thread block's share: see scan_bins */
-  /* The histogram of this thread block's slice, by rising key. Lists are used only while histograms are not. */
+  /* The histogram of this thread block's slice, by rising key. Lists are used only while histograms are not, and words
+   * of a mask before either. */
   union {
     alignas(16) uint32_t bins[N_LIMBS][N_BINS];
     candidate_list lists[2];

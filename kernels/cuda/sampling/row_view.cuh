@@ -84,6 +84,15 @@ __device__ inline void load_slice(const row_view &v)
   yk_ptx::cp_async_commit();
 }
 
+/* Begin to copy the words of the row's mask that hold bits of the slice. */
+__device__ inline void load_mask(const row_view &v, uint32_t *to)
+{
+  const int32_t first = v.begin / 32, n = v.begin < v.end ? (v.end - 1) / 32 - first + 1 : 0;
+  for (int32_t i = threadIdx.x; i < n; i += THREADS)
+    yk_ptx::cp_async_4(yk_ptx::shared_address(to + i), v.params->mask + first + i);
+  yk_ptx::cp_async_commit();
+}
+
 /* Wait until every thread's copies have landed. */
 __device__ inline void wait_for_slice()
 {

@@ -133,16 +133,25 @@ __device__ void apply_biases(const row_view &v)
   __syncthreads();
 }
 
+/* The words that load_mask copies, in place of histograms, which follow. */
+template <int CLUSTER> __device__ uint32_t *mask_words(shared_state<CLUSTER> &shared)
+{
+  static_assert(CLUSTER == 1 || YK_CUDA_MAX_VOCAB / CLUSTER / 32 + 1 < N_LIMBS * N_BINS, "the words of a slice fit");
+  return shared.bins[0];
+}
+
 /* Exclude the ids outside the mask from the passes. A slice in shared memory is changed; logits in global memory are
  * not, and the functions that read them apply the mask. */
-__device__ void apply_mask(row_view &v)
+template <int CLUSTER> __device__ void apply_mask(shared_state<CLUSTER> &shared, row_view &v)
 {
   if (!v.slice) {
     v.mask = v.params->mask;
     return;
   }
+  const uint32_t *words = mask_words(shared);
+#pragma unroll 4
   for (int32_t id = v.begin + threadIdx.x; id < v.end; id += THREADS)
-    if (!(v.params->mask[id / 32] >> (id % 32) & 1)) v.slice[id - v.begin] = -INFINITY;
+    if (!(words[id / 32 - v.begin / 32] >> (id % 32) & 1)) v.slice[id - v.begin] = -INFINITY;
   __syncthreads();
 }
 
@@ -180,7 +189,7 @@ template <int CLUSTER>
 __device__ int32_t choose(shared_state<CLUSTER> &shared, row_view &v, best highest, uint32_t *counts)
 {
   const yk_sample_row &p = v.params->row;
-  if (p.has_mask) apply_mask(v);
+  if (p.has_mask) apply_mask(shared, v);
   if (p.n_biases > 0) apply_biases(v);
   if (p.has_penalties) v.counts = counts;
   if (p.has_mask || p.n_biases > 0 || p.has_penalties) highest = find_maximum(shared, v);
@@ -236,8 +245,9 @@ __global__ void __launch_bounds__(THREADS, 2) sample_kernel(const __grid_constan
   if (word < WORDS<yk_cuda_sample_row>) words_of(&shared.params)[word] = params;
   if (word < WORDS<yk_sampled>) words_of(&shared.sampled)[word] = 0;
   sync_cluster<CLUSTER>(); /* other thread blocks may write to this one's shared memory once all have started */
-  if (v.slice) wait_for_slice();
   const yk_sample_row &p = v.params->row;
+  if (v.slice && p.has_mask) load_mask(v, mask_words(shared));
+  if (v.slice) wait_for_slice();
   yk_sampled *out = &shared.sampled; /* only that of the cluster's first thread block is used */
   const best highest = find_maximum(shared, v);
   int32_t id = NO_ID;

@@ -13,6 +13,7 @@
 
 enum {
   TOKEN_CHUNK = 1 << 16, /* ids that yk_cuda_penalties_set uploads at once */
+  MASK_CHUNK = 1 << 16,  /* words of masks that are copied at once, while the CPU prepares the next ones */
 };
 
 typedef struct yk_cuda_sampler {
@@ -20,7 +21,10 @@ typedef struct yk_cuda_sampler {
   yk_sampled *out;           /* [max_seqs] pinned: written by the kernel */
   yk_logit_bias *biases_dev; /* [bias_capacity]: the biases of one launch's rows */
   float *raw_dev;            /* [bias_capacity]: see yk_cuda_sample_row.raw_at_biases */
-  uint32_t *masks_dev;       /* [max_seqs, yk_mask_words(vocab)]: the masks of one launch's rows */
+  uint32_t *masks;           /* [max_seqs, yk_mask_words(vocab)] pinned: the masks of one launch's rows */
+  uint32_t *masks_dev;       /* their copy on the device */
+  cudaStream_t mask_stream;  /* copies masks while the device's stream computes logits */
+  cudaEvent_t masks_copied;  /* recorded after the last copy of a launch's masks */
   uint32_t *counts;          /* [max_seqs, vocab]: see YK_CUDA_COUNT_OUTPUT */
   int32_t *tokens;           /* [TOKEN_CHUNK] */
 } yk_cuda_sampler;
@@ -35,6 +39,7 @@ yk_status yk_cuda_sampler_create(yk_cuda_device *cuda, yk_err *err)
 {
   size_t n_rows = (size_t)cuda->limits.max_seqs, vocab = (size_t)cuda->limits.vocab;
   size_t n_biases = (size_t)bias_capacity(cuda);
+  size_t mask_bytes = n_rows * (size_t)yk_mask_words(cuda->limits.vocab) * sizeof(uint32_t);
   if (vocab > YK_CUDA_MAX_VOCAB)
     return yk_err_set(err, YK_E_UNSUPPORTED, "GPU %d: vocabulary: expected at most %d ids, found %zu", cuda->ordinal,
                       YK_CUDA_MAX_VOCAB, vocab);
@@ -43,12 +48,15 @@ yk_status yk_cuda_sampler_create(yk_cuda_device *cuda, yk_err *err)
   cuda->sampler = s;
   YK_TRY(yk_cuda_check(cuda, cudaMallocHost((void **)&s->rows, n_rows * sizeof *s->rows), "pinned memory", err));
   YK_TRY(yk_cuda_check(cuda, cudaMallocHost((void **)&s->out, n_rows * sizeof *s->out), "pinned memory", err));
+  YK_TRY(yk_cuda_check(cuda, cudaMallocHost((void **)&s->masks, mask_bytes), "pinned memory", err));
+  YK_TRY(yk_cuda_check(cuda, cudaStreamCreateWithFlags(&s->mask_stream, cudaStreamNonBlocking), "stream", err));
+  YK_TRY(yk_cuda_check(cuda, cudaEventCreateWithFlags(&s->masks_copied, cudaEventDisableTiming), "event", err));
   const struct {
     void **at;
     size_t n_bytes;
   } buffers[] = {{(void **)&s->biases_dev, n_biases * sizeof *s->biases_dev},
                  {(void **)&s->raw_dev, n_biases * sizeof *s->raw_dev},
-                 {(void **)&s->masks_dev, n_rows * (size_t)yk_mask_words(cuda->limits.vocab) * sizeof *s->masks_dev},
+                 {(void **)&s->masks_dev, mask_bytes},
                  {(void **)&s->counts, n_rows * vocab * sizeof *s->counts},
                  {(void **)&s->tokens, TOKEN_CHUNK * sizeof *s->tokens}};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
@@ -63,6 +71,9 @@ void yk_cuda_sampler_destroy(yk_cuda_sampler *s)
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
   if (s->rows) cudaFreeHost(s->rows);
   if (s->out) cudaFreeHost(s->out);
+  if (s->masks) cudaFreeHost(s->masks);
+  if (s->masks_copied) cudaEventDestroy(s->masks_copied);
+  if (s->mask_stream) cudaStreamDestroy(s->mask_stream);
   free(s);
 }
 
@@ -102,7 +113,25 @@ static int32_t rows_of_launch(const yk_cuda_device *cuda, const yk_sample_args *
   return n;
 }
 
-/* Uploads the masks of the launch's rows to consecutive places, neighbours in args->masks by one copy. */
+/* Begins to copy n words of masks to the place `at` of the device's masks. */
+static yk_status send_masks(yk_cuda_device *cuda, int64_t at, const uint32_t *words, int64_t n, yk_err *err)
+{
+  yk_cuda_sampler *s = cuda->sampler;
+  for (int64_t done = 0; done < n; done += MASK_CHUNK) {
+    uint32_t *pinned = s->masks + at + done;
+    size_t n_bytes = (size_t)yk_min_i64(n - done, MASK_CHUNK) * sizeof *words;
+    memcpy(pinned, words + done, n_bytes);
+    YK_TRY(yk_cuda_check(
+        cuda, cudaMemcpyAsync(s->masks_dev + at + done, pinned, n_bytes, cudaMemcpyHostToDevice, s->mask_stream),
+        "upload of masks", err));
+  }
+  return YK_OK;
+}
+
+/* Copies the masks of the launch's rows to consecutive places, neighbours in args->masks together. Masks are late data:
+ * usually the device's stream is still busy with layers. A copy in that stream would begin behind them, and so would a
+ * wait for the event, which also keeps the kernel from starting before its predecessor has ended. So the copy has a
+ * stream of its own, and the host waits for the event before it launches the kernel. */
 static yk_status put_masks(yk_cuda_device *cuda, const yk_sample_args *args, int32_t first, int32_t n_rows, yk_err *err)
 {
   yk_cuda_sampler *s = cuda->sampler;
@@ -111,7 +140,7 @@ static yk_status put_masks(yk_cuda_device *cuda, const yk_sample_args *args, int
     const yk_sample_row *row = i < n_rows ? &args->rows[first + i] : NULL;
     if (row && !row->has_mask) continue;
     if (n > 0 && (!row || row->first_mask != from + n)) {
-      YK_TRY(yk_cuda_upload(&cuda->base, s->masks_dev + at, args->masks + from, (size_t)n * sizeof *args->masks, err));
+      YK_TRY(send_masks(cuda, at, args->masks + from, n, err));
       at += n;
       n = 0;
     }
@@ -120,11 +149,13 @@ static yk_status put_masks(yk_cuda_device *cuda, const yk_sample_args *args, int
     s->rows[i].mask = s->masks_dev + at + n;
     n += n_words;
   }
-  return YK_OK;
+  if (at == 0) return YK_OK;
+  YK_TRY(yk_cuda_check(cuda, cudaEventRecord(s->masks_copied, s->mask_stream), "upload of masks", err));
+  return yk_cuda_wait(cuda, s->masks_copied, "upload of masks", err);
 }
 
-/* Writes parameters of the launch's rows to the pinned memory that the kernel reads, and uploads their biases and
- * masks. The previous launch has ended, so all buffers are free. */
+/* Writes parameters of the launch's rows to the pinned memory that the kernel reads, and copies their biases and masks
+ * to the device. The previous launch has ended, so all buffers are free. */
 static yk_status put_rows(yk_cuda_device *cuda, const yk_sample_args *args, int32_t first, int32_t n_rows, yk_err *err)
 {
   yk_cuda_sampler *s = cuda->sampler;

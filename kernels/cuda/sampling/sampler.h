@@ -13,10 +13,11 @@
  *
  *   a row of logits   [ ids of shard 0       | ids of shard 1       | ... ]   float32, global memory
  *   thread blocks     [ 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 ]                       slices of ceil(n / 8) ids
- *   shared memory     the slice, raw and later scaled; a histogram or lists of candidates; messages
+ *   shared memory     the slice, raw and later scaled; bits of the mask, a histogram or lists of candidates; messages
  *
  * Parameters and results cross the bus without separate copies: the kernel reads the parameters from pinned memory, all
- * at once while the slice is being loaded, and writes the results when the row is done.
+ * at once while the slice is being loaded, and writes the results when the row is done. Masks are copied to the device
+ * in a stream of their own, while the device's stream computes the logits, and then loaded beside the slice.
  *
  * On GPUs without clusters one thread block has the whole row, which does not fit in its shared memory: each pass reads
  * the logits in global memory, and scales them again.
