@@ -115,15 +115,40 @@ static bool find_suspects(yk_cut_tokens *cut, const yk_token_bytes *tokens)
   return cut->suspects != NULL;
 }
 
+/* Which tokens may follow depends on the bytes that are missing, and behind four first bytes on the first byte. */
+static size_t kind_of_end(yk_cut_character at)
+{
+  if (at.n_bytes == 0) return 0;
+  if (at.n_bytes == 1 && at.lead == 0xE0) return 4;
+  if (at.n_bytes == 1 && at.lead == 0xED) return 5;
+  if (at.n_bytes == 1 && at.lead == 0xF0) return 6;
+  if (at.n_bytes == 1 && at.lead == 0xF4) return 7;
+  return yk_utf8_sequence_bytes(at.lead) - at.n_bytes;
+}
+
+/* Tokens of whole characters may follow the first kind of end alone. */
+static void find_followers(yk_cut_tokens *cut, const yk_token_bytes *tokens)
+{
+  static const yk_cut_character ends[YK_CUT_ENDS] = {{0},       {0xC2, 1}, {0xE1, 1}, {0xF1, 1},
+                                                     {0xE0, 1}, {0xED, 1}, {0xF0, 1}, {0xF4, 1}};
+  memset(cut->followers, 0xff, cut->n_words * sizeof *cut->followers);
+  for (size_t kind = 0; kind < YK_CUT_ENDS; kind++) {
+    uint32_t *words = cut->followers + kind * cut->n_words;
+    for (size_t i = 0; i < cut->n; i++) {
+      words[cut->ids[i] / 32] &= ~(UINT32_C(1) << cut->ids[i] % 32);
+      if (may_follow(tokens, ends[kind], cut->ids[i])) set_bit(words, cut->ids[i]);
+    }
+  }
+}
+
 yk_status yk_cut_tokens_create(const yk_token_bytes *tokens, yk_cut_tokens *out, yk_err *err)
 {
   size_t n = list_ids(tokens, NULL), n_words = ((size_t)tokens->n_ids + 31) / 32;
   *out = (yk_cut_tokens){.ids = malloc((n + 1) * sizeof *out->ids),
                          .n = n,
-                         .mask = calloc(n_words + 1, sizeof *out->mask),
-                         .first = calloc(n_words + 1, sizeof *out->first),
+                         .followers = calloc(YK_CUT_ENDS * n_words + 1, sizeof *out->followers),
                          .n_words = n_words};
-  bool has_memory = out->ids && out->mask && out->first;
+  bool has_memory = out->ids && out->followers;
   if (has_memory) {
     list_ids(tokens, out->ids);
     has_memory = find_suspects(out, tokens);
@@ -132,33 +157,22 @@ yk_status yk_cut_tokens_create(const yk_token_bytes *tokens, yk_cut_tokens *out,
     yk_cut_tokens_free(out);
     return yk_err_set(err, YK_E_NOMEM, "no memory for %zu tokens of parts of characters", n);
   }
-  for (size_t i = 0; i < out->n; i++) {
-    set_bit(out->mask, out->ids[i]);
-    if (may_follow(tokens, (yk_cut_character){0}, out->ids[i])) set_bit(out->first, out->ids[i]);
-  }
+  find_followers(out, tokens);
   return YK_OK;
 }
 
 void yk_cut_tokens_free(yk_cut_tokens *cut)
 {
   free(cut->ids);
-  free(cut->mask);
-  free(cut->first);
+  free(cut->followers);
   free(cut->suspects);
   *cut = (yk_cut_tokens){0};
 }
 
-void yk_cut_tokens_exclude(const yk_cut_tokens *cut, const yk_token_bytes *tokens, yk_cut_character at, uint32_t *words)
+void yk_cut_tokens_exclude(const yk_cut_tokens *cut, yk_cut_character at, uint32_t *words)
 {
-  if (at.n_bytes == 0) {
-    for (size_t i = 0; i < cut->n_words; i++) words[i] &= ~cut->mask[i] | cut->first[i];
-    return;
-  }
-  for (size_t i = 0; i < cut->n_words; i++) words[i] &= cut->mask[i];
-  for (size_t i = 0; i < cut->n; i++) {
-    int32_t id = cut->ids[i];
-    if (has_bit(words, id) && !may_follow(tokens, at, id)) words[id / 32] &= ~(UINT32_C(1) << id % 32);
-  }
+  const uint32_t *followers = cut->followers + kind_of_end(at) * cut->n_words;
+  for (size_t i = 0; i < cut->n_words; i++) words[i] &= followers[i];
 }
 
 bool yk_suspect_token_needs_check(yk_suspect_token token, const uint32_t *words)

@@ -19,12 +19,14 @@ typedef struct yk_suspect_token {
   int32_t peer; /* a token that differs only in this byte, or -1: where the mask permits the peer, it is right */
 } yk_suspect_token;
 
+enum { YK_CUT_ENDS = 8 }; /* kinds of ends of an output that the same tokens may follow */
+
 /* The tokens of a vocabulary whose bytes are not a sequence of whole UTF-8 characters. */
 typedef struct yk_cut_tokens {
   int32_t *ids; /* [n], ascending */
   size_t n;
-  uint32_t *mask;             /* [n_words] the same ids as bits: id % 32 of word id / 32 */
-  uint32_t *first;            /* [n_words] bits of those that can follow a whole character */
+  uint32_t *followers;        /* [YK_CUT_ENDS, n_words] ids of the vocabulary that may follow an end, as bits: id % 32
+                               * of word id / 32 */
   size_t n_words;             /* (n_ids + 31) / 32 */
   yk_suspect_token *suspects; /* [n_suspects] */
   size_t n_suspects;
@@ -42,8 +44,7 @@ bool yk_cut_character_extend(yk_cut_character *at, const char *text, size_t n_by
 /* yk_cut_tokens_exclude - clears the bits in words [cut->n_words] of ids that cannot follow an output that ends with
  *   `at`: tokens whose bytes would make the output invalid UTF-8, and, within a character, all ids that are not in cut.
  *   Thread: any; calls with different words may run at the same time. */
-void yk_cut_tokens_exclude(const yk_cut_tokens *cut, const yk_token_bytes *tokens, yk_cut_character at,
-                           uint32_t *words);
+void yk_cut_tokens_exclude(const yk_cut_tokens *cut, yk_cut_character at, uint32_t *words);
 
 /* yk_suspect_token_needs_check - whether words permit the token without sign that they are right to. Thread: any. */
 bool yk_suspect_token_needs_check(yk_suspect_token token, const uint32_t *words);

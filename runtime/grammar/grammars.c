@@ -470,7 +470,7 @@ yk_status yk_matcher_fill(yk_matcher *matcher, uint32_t *words, yk_err *err)
 {
   const yk_grammars *g = matcher->grammars;
   YK_TRY(yk_grammar_fill_mask(g->library, matcher->object, words, g->options.n_ids, err));
-  yk_cut_tokens_exclude(&g->cut, &g->tokens, matcher->cut, words);
+  yk_cut_tokens_exclude(&g->cut, matcher->cut, words);
   for (size_t i = 0; i < g->cut.n_suspects; i++)
     if (yk_suspect_token_needs_check(g->cut.suspects[i], words))
       YK_TRY(exclude_unless_accepted(matcher, g->cut.suspects[i].id, words, err));

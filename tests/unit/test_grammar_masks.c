@@ -11,6 +11,7 @@
 
 #include "base/cpu_pool.h"
 #include "each_case.h"
+#include "grammar/characters.h"
 #include "unit/grammar_fixture.h"
 
 /* The bytes that begin surrogates, overlong forms and code points past U+10FFFF. Ids: 0 a, 1 ED, 2 9F, 3 A0, 4 80,
@@ -93,6 +94,56 @@ static void test_masks_of_parts_of_characters(void **state)
   release(&f);
 }
 
+enum { N_ENDS_TOKENS = 512 };
+
+/* Each byte, alone and behind 0x80. */
+static void make_tokens_of_bytes(char bytes[3 * N_ENDS_TOKENS / 2], size_t ends[N_ENDS_TOKENS])
+{
+  size_t n = 0;
+  for (int i = 0; i < N_ENDS_TOKENS; i++) {
+    if (i >= 256) bytes[n++] = (char)0x80;
+    bytes[n++] = (char)(i & 255);
+    ends[i] = n;
+  }
+}
+
+/* A token may follow an end if its bytes continue the character. */
+static void check_end(const yk_cut_tokens *cut, const yk_token_bytes *tokens, yk_cut_character at)
+{
+  uint32_t words[N_ENDS_TOKENS / 32];
+  memset(words, 0xff, sizeof words);
+  yk_cut_tokens_exclude(cut, at, words);
+  for (int32_t id = 0; id < N_ENDS_TOKENS; id++) {
+    size_t n_bytes;
+    const char *bytes = yk_token_bytes_of(tokens, id, &n_bytes);
+    yk_cut_character after = at;
+    assert_int_equal(words[id / 32] >> id % 32 & 1, yk_cut_character_extend(&after, bytes, n_bytes));
+  }
+}
+
+/* Behind every beginning of a character. */
+static void test_followers_of_every_end(void **state)
+{
+  char bytes[3 * N_ENDS_TOKENS / 2];
+  size_t ends[N_ENDS_TOKENS];
+  yk_cut_tokens cut;
+  yk_err err = YK_ERR_INIT;
+  (void)state;
+  make_tokens_of_bytes(bytes, ends);
+  const yk_token_bytes tokens = {.bytes = {.data = bytes}, .ends = ends, .n_ids = N_ENDS_TOKENS};
+  assert_int_equal(yk_cut_tokens_create(&tokens, &cut, &err), YK_OK);
+  check_end(&cut, &tokens, (yk_cut_character){0});
+  for (int lead = 0x80; each_case((size_t)lead, lead < 256); lead++)
+    for (int next = 0x80; next < 0xC0; next++) {
+      const char text[] = {(char)lead, (char)next, (char)0x80};
+      for (size_t n = 1; n <= sizeof text; n++) {
+        yk_cut_character at = {0};
+        if (yk_cut_character_extend(&at, text, n) && at.n_bytes == n) check_end(&cut, &tokens, at);
+      }
+    }
+  yk_cut_tokens_free(&cut);
+}
+
 /* The library's mask permits "-" and E0 or F0 where a number begins, which its matcher refuses. */
 static void test_masks_of_beginnings_of_characters(void **state)
 {
@@ -166,6 +217,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_masks),
       cmocka_unit_test(test_masks_of_parts_of_characters),
+      cmocka_unit_test(test_followers_of_every_end),
       cmocka_unit_test(test_masks_of_beginnings_of_characters),
       cmocka_unit_test(test_masks_by_several_threads),
   };
