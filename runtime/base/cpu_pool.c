@@ -143,7 +143,7 @@ static void take_ranges(void *context, int thread, int64_t begin, int64_t end)
 
 void yk_cpu_pool_deal(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_cpu_task task, void *context)
 {
-  enum { RANGES_PER_THREAD = 4 }; /* so that a late thread delays the others by only a part of its share */
+  enum { RANGES_PER_THREAD = 8 }; /* so that a late thread delays the others by only a part of its share */
   int64_t n_threads = pool ? pool->n_threads : 1;
   dealing d = {.task = task, .context = context, .n_items = n_items};
   d.range = yk_max_i64(yk_max_i64(min_items, 1), yk_ceil_div_i64(n_items, n_threads * RANGES_PER_THREAD));
