@@ -261,12 +261,28 @@ static yk_status write_report(const options *o, json_t *report, FILE *file, yk_e
   return yk_err_set(err, YK_E_IO, "%s: cannot be written", o->json_path);
 }
 
+/* The time in which masks are filled shows in the times above only where it exceeds that of the layers. */
+static void report_masks(const load *l, const yk_engine_stats *before, json_t *report)
+{
+  yk_engine_stats after;
+  yk_engine_get_stats(l->engine, &after);
+  double n_masks = (double)(after.masks - before->masks), n_steps = (double)(after.masked_steps - before->masked_steps);
+  if (n_steps == 0) return;
+  double per_step = n_masks / n_steps, mean_ms = (after.mask_s - before->mask_s) / n_steps * 1e3;
+  printf("%-34s %12.2f\n", "masks_per_step", per_step);
+  printf("%-34s %12.3f   until they are filled, over all runs\n", "mean_mask_ms", mean_ms);
+  json_object_set_new(report, "masks_per_step", json_real(per_step));
+  json_object_set_new(report, "mean_mask_ms", json_real(mean_ms));
+}
+
 static yk_status run_all(load *l, FILE *file, yk_err *err)
 {
   const options *o = l->options;
+  yk_engine_stats before;
   double runs[MAX_LOAD_RUNS][N_LOAD_FIGURES];
   int32_t n_warm_up = o->n_clients < o->n_requests ? o->n_clients : o->n_requests;
   YK_TRY(run_once(l, 0, n_warm_up, runs[0], err));
+  yk_engine_get_stats(l->engine, &before);
   for (int i = 0; i < o->repeats; i++) YK_TRY(run_once(l, i + 1, o->n_requests, runs[i], err));
   json_t *report =
       json_pack("{s:s, s:s, s:i, s:i, s:s, s:i, s:i, s:f}", "backend", "engine", "model_id", o->model.checkpoint.name,
@@ -280,6 +296,7 @@ static yk_status run_all(load *l, FILE *file, yk_err *err)
     json_object_set_new(report, "long_prompt_ttft_ms", json_real(ttft_ms));
     json_object_set_new(report, "long_prompt_tokens", json_integer(o->long_tokens));
   }
+  report_masks(l, &before, report);
   yk_status status = file ? write_report(o, report, file, err) : YK_OK;
   json_decref(report);
   return status;

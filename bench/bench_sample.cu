@@ -20,14 +20,16 @@ struct point {
   const char *name;
   float temperature, top_p;
   int top_k;
-  bool want_logprob;
+  bool want_logprob, has_mask;
 };
 
-constexpr point points[] = {{"greedy", 0.0f, 1.0f, 0, false},
-                            {"greedy, log-probability", 0.0f, 1.0f, 0, true},
-                            {"top_k 20, top_p 0.95", 0.6f, 0.95f, 20, false},
-                            {"top_p 0.95", 0.6f, 0.95f, 0, false},
-                            {"temperature", 0.6f, 1.0f, 0, false}};
+constexpr point points[] = {{"greedy", 0.0f, 1.0f, 0, false, false},
+                            {"greedy, mask", 0.0f, 1.0f, 0, false, true},
+                            {"greedy, log-probability", 0.0f, 1.0f, 0, true, false},
+                            {"top_k 20, top_p 0.95", 0.6f, 0.95f, 20, false, false},
+                            {"top_p 0.95", 0.6f, 0.95f, 0, false, false},
+                            {"temperature", 0.6f, 1.0f, 0, false, false},
+                            {"temperature, mask", 0.6f, 1.0f, 0, false, true}};
 
 /* Approximately normal, with a deviation of 2.5: a block of numbers, repeated; its length is no multiple of a row. */
 void fill_logits(yk_device *dev, float *logits, size_t n)
@@ -69,14 +71,20 @@ spread time_steps(yk_device *dev, const yk_sample_args &args, int64_t *stamps)
   return spread_of(us);
 }
 
-/* Consecutive launches. */
+/* Consecutive launches, with the masks on the device. */
 spread time_kernel(yk_device *dev, const yk_sample_args &args)
 {
+  yk_err err = YK_ERR_INIT;
+  void *masks = nullptr;
+  const size_t mask_bytes = args.n_rows * yk_mask_words(VOCAB) * sizeof *args.masks;
+  check(dev->ops->alloc(dev, mask_bytes, &masks, &err), err);
+  check(dev->ops->upload(dev, masks, args.masks, mask_bytes, &err), err);
   yk_cuda_sample_launch launch = {};
   yk_cuda_sample_row *rows;
   CUDA_OK(cudaMallocHost(&rows, args.n_rows * sizeof *rows));
   CUDA_OK(cudaMallocHost(&launch.out, args.n_rows * sizeof *launch.out));
-  for (int i = 0; i < args.n_rows; i++) rows[i] = {args.rows[i], nullptr, nullptr};
+  for (int i = 0; i < args.n_rows; i++)
+    rows[i] = {args.rows[i], nullptr, static_cast<uint32_t *>(masks) + args.rows[i].first_mask, nullptr};
   launch.logits = const_cast<float *>(args.logits);
   launch.n_rows = launch.n_launched = args.n_rows;
   launch.n_shards = args.n_shards;
@@ -92,6 +100,7 @@ spread time_kernel(yk_device *dev, const yk_sample_args &args)
   CUDA_OK(cudaGraphExecDestroy(graph));
   CUDA_OK(cudaFreeHost(rows));
   CUDA_OK(cudaFreeHost(launch.out));
+  dev->ops->free(dev, masks);
   return us;
 }
 
@@ -138,9 +147,14 @@ void time_point(yk_device *dev, const float *logits, int64_t *stamps, const poin
   row.top_k = p.top_k;
   row.want_logprob = p.want_logprob;
   row.seed = 99;
+  row.has_mask = p.has_mask;
   std::vector<yk_sample_row> rows(n_rows, row);
+  std::vector<uint32_t> masks(n_rows * yk_mask_words(VOCAB), 0x5555aaaa); /* half of the ids */
   std::vector<yk_sampled> out(n_rows);
-  for (int i = 0; i < n_rows; i++) rows[i].position = static_cast<uint32_t>(i);
+  for (int i = 0; i < n_rows; i++) {
+    rows[i].position = static_cast<uint32_t>(i);
+    rows[i].first_mask = i * yk_mask_words(VOCAB);
+  }
   yk_sample_args args = {};
   args.logits = logits;
   args.n_rows = n_rows;
@@ -149,6 +163,7 @@ void time_point(yk_device *dev, const float *logits, int64_t *stamps, const poin
   args.shard_stride = VOCAB;
   args.shard_first = shard_first;
   args.rows = rows.data();
+  args.masks = masks.data();
   args.out = out.data();
   const spread step = time_steps(dev, args, stamps), kernel = time_kernel(dev, args);
   const double tb_s = 4e-6 * n_rows * VOCAB / kernel.median;

@@ -110,6 +110,7 @@ static bool begin_step(yk_engine *e)
   yk_step_builder_fill_late(e->builder, e->mask_threads);
   yk_ranks_send_late(e->ranks, flight->step);
   times->deliver_ns = yk_clock_now_ns();
+  yk_engine_count_masks(e, flight->step, (double)(times->deliver_ns - times->ranks_ns) * 1e-9);
   yk_requests_deliver(e);
   flight->n_prompt = yk_engine_prompt_rows(items, n_items);
   times->delivered_ns = yk_clock_now_ns();

@@ -70,6 +70,16 @@ void yk_engine_count_step(yk_engine *e, const yk_step *step, int32_t n_prompt, d
   pthread_mutex_unlock(&e->mutex);
 }
 
+void yk_engine_count_masks(yk_engine *e, const yk_step *step, double seconds)
+{
+  if (step->counts.n_mask_words == 0) return;
+  pthread_mutex_lock(&e->mutex);
+  e->stats.masks += (uint64_t)(step->counts.n_mask_words / yk_mask_words(e->settings.limits.step.vocab));
+  e->stats.masked_steps++;
+  e->stats.mask_s += seconds;
+  pthread_mutex_unlock(&e->mutex);
+}
+
 void yk_engine_count_own_time(yk_engine *e, int64_t scheduling_ns, int64_t hand_out_ns)
 {
   pthread_mutex_lock(&e->mutex);

@@ -98,6 +98,9 @@ void yk_metrics_engine_gone(yk_metrics *m, const yk_engine_stats *stats)
   m->before.state_hits += stats->state_hits;
   m->before.state_misses += stats->state_misses;
   m->before.states_evicted += stats->states_evicted;
+  m->before.masks += stats->masks;
+  m->before.masked_steps += stats->masked_steps;
+  m->before.mask_s += stats->mask_s;
   for (int i = 0; i < YK_STEP_SIZES; i++) m->before.steps_by_rows[i] += stats->steps_by_rows[i];
   m->before.steps += stats->steps;
   m->before.prefill_step_tokens += stats->prefill_step_tokens;

@@ -128,6 +128,12 @@ static void counters(writer *w, const yk_metrics *m, const yk_engine_stats *now)
          (double)(now->state_misses + before->state_misses));
   single(w, "state_cache_evictions_total", "counter", "Snapshots lost to later ones, or with their KV blocks.",
          (double)(now->states_evicted + before->states_evicted));
+  single(w, "masks_total", "counter", "Masks of tokens, of constrained outputs.", (double)(now->masks + before->masks));
+  single(w, "masked_steps_total", "counter", "Steps that had masks.",
+         (double)(now->masked_steps + before->masked_steps));
+  single(w, "mask_time_seconds_total", "counter",
+         "Time from the start of these steps until their masks were filled, while the ranks compute.",
+         now->mask_s + before->mask_s);
   single(w, "num_preemptions_total", "counter", "Preemptions, for want of KV blocks.",
          (double)(now->preemptions + before->preemptions));
   single(w, "prompt_tokens_total", "counter",

@@ -38,6 +38,8 @@ class Figures(harness.Case):
                                 "--json-schema", path)
         self.assertEqual(report["completed"], 4)
         self.assertLess(report["total_output_tokens"], 4 * 10)
+        self.assertTrue(1 <= report["masks_per_step"] <= 2)
+        self.assertGreater(report["mean_mask_ms"], 0)
 
     def test_a_long_prompt_joins_the_others(self):
         """It is no request of the figures, with and without a limit of its share of a step."""

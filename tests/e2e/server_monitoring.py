@@ -121,6 +121,7 @@ GAUGES = {"num_requests_running", "num_requests_waiting", "num_requests_waiting_
           "kv_cache_usage_perc", "rank_memory_bytes", "cache_config_info", "state_cache_usage_perc"}
 COUNTERS = {"prefix_cache_queries_total", "prefix_cache_hits_total", "num_preemptions_total",
             "state_cache_hits_total", "state_cache_misses_total", "state_cache_evictions_total", "prompt_tokens_total",
+            "masks_total", "masked_steps_total", "mask_time_seconds_total",
             "prompt_tokens_cached_total", "prompt_tokens_by_source_total", "generation_tokens_total",
             "request_success_total"}
 

@@ -264,6 +264,10 @@ typedef struct yk_engine_stats {
   /* Sequences that began at a snapshot, and sequences that began without one although computed KV of their beginning
    * was held. */
   uint64_t state_hits, state_misses;
+  /* Masks of constrained outputs, the steps that had any, and the time from the start of these steps until their masks
+   * were filled: a step waits for masks that are not filled when the ranks have computed its logits. */
+  uint64_t masks, masked_steps;
+  double mask_s;
 } yk_engine_stats;
 
 void yk_engine_get_stats_sized(yk_engine *engine, yk_engine_stats *out, size_t struct_size);
