@@ -131,6 +131,7 @@ class ConstrainedTest(Case):
                 ({"structured_outputs": {"regex": "[ab]{3}-[0-9]"}}, re.compile(r"[ab]{3}-[0-9]").fullmatch),
                 ({"structured_outputs": {"choice": ["red", 'a "quoted"\n\\one']}},
                  lambda text: text in ("red", 'a "quoted"\n\\one')),
+                ({"guided_choice": ["a\nb\tc\x00d\x7fe"]}, lambda text: text == "a\nb\tc\x00d\x7fe"),
                 ({"structured_outputs": {"grammar": 'root ::= "x" root | "y"'}}, re.compile("x*y").fullmatch),
                 ({"structured_outputs": {"structural_tag": {"type": "structural_tag", "format": {
                     "type": "tag", "begin": "<a>", "end": "</a>",

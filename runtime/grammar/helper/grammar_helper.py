@@ -77,7 +77,7 @@ def plain_message(text):
 
 def quoted(choice):
     """A string of EBNF."""
-    return '"' + "".join(f"\\x{ord(c):02x}" if c < " " or c == "\x7f" else "\\" + c if c in '"\\' else c
+    return '"' + "".join(f"\\u{ord(c):04x}" if c < " " or c == "\x7f" else "\\" + c if c in '"\\' else c
                          for c in choice) + '"'
 
 
@@ -98,6 +98,22 @@ def schemas_of(value):
                     todo.append((member, f"{path}/{key}"))
         elif isinstance(node, list):
             todo += [(member, f"{path}/{i}") for i, member in enumerate(node)]
+
+
+def check_grammar(text, path):
+    """Checks the counts of a grammar outside its strings, character classes and comments."""
+    schema_check.check_counts(re.sub(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|#.*', "", text), path)
+
+
+def check_counts(node, path):
+    """Checks the regular expressions and grammars of a structural tag."""
+    if isinstance(node, dict):
+        if node.get("type") == "regex" and isinstance(node.get("pattern"), str):
+            schema_check.check_counts(node["pattern"], f"{path}/pattern")
+        if node.get("type") == "grammar" and isinstance(node.get("grammar"), str):
+            check_grammar(node["grammar"], f"{path}/grammar")
+    for key, member in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        check_counts(member, schema_check.below(path, key))
 
 
 def of_structures(tag):
@@ -161,6 +177,7 @@ class Compiler:
                 if has_structures:
                     path = f"/structures/{path.split('/')[3]}/schema"
                 raise schema_check.Refused(path + error.path, error.reason) from None
+        check_counts(tag, "")
         try:
             tag = {**tag, "format": self.binder.bind(tag["format"])}
         except (KeyError, TypeError, AttributeError, ValueError):
@@ -180,7 +197,9 @@ class Compiler:
         if "\0" in text:
             raise schema_check.Refused("", "a NUL character")
         if kind == "regex":
+            schema_check.check_counts(text, "")
             return "compile_regex", (text,)
+        check_grammar(text, "")
         return "compile_grammar_from_strings", (text, "root")
 
     def compile(self, kind, text):

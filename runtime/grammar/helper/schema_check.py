@@ -20,6 +20,7 @@ ALONE = ("$ref", "const", "enum", "anyOf", "oneOf", "allOf")  # beside one of th
 IGNORED = ("not", "uniqueItems", "contains", "minContains", "maxContains", "dependentRequired", "dependentSchemas",
            "dependencies", "if", "then", "else", "$dynamicRef", "$recursiveRef", "additionalItems", "extends",
            "disallow", "divisibleBy")
+MOST_COUNT = 2 ** 31 - 1  # the library reads a larger count modulo 2 ** 32
 EXTRA = ("additionalProperties", "unevaluatedProperties", "patternProperties", "propertyNames")
 
 
@@ -198,6 +199,7 @@ class Check:
         if patterns:
             node.pop("additionalProperties", None)
         for pattern in patterns:
+            check_counts(pattern, below(place, pattern))
             if names_escaped(pattern):
                 raise Refused(below(place, pattern), 'expected a pattern that names no control character, " or \\')
             try:
@@ -222,6 +224,7 @@ class Check:
             items = node["items"] = {}
         if items is True and "items" in node:
             items = node["items"] = {}
+        check_order(node, path, "minItems", "maxItems")
         for i, schema in enumerate(node.get("prefixItems", [])):
             self.later(schema, below(below(path, "prefixItems"), i))
         self.later(items, below(path, "items"), may_be_false=True)
@@ -232,6 +235,8 @@ class Check:
             raise Refused(below(path, bounds[0]), f'"{bounds[0]}" beside "pattern" is not supported')
         if "pattern" in node and (not isinstance(node["pattern"], str) or names_escaped(node["pattern"])):
             raise Refused(below(path, "pattern"), 'expected a pattern that names no control character, " or \\')
+        if "pattern" in node:
+            check_counts(node["pattern"], below(path, "pattern"))
         if bounds:  # the library's own bounds admit control characters, which JSON does not
             node["pattern"] = self.of_length(node, path, bounds)
         if "format" in node and (bounds or "pattern" in node):
@@ -239,14 +244,15 @@ class Check:
 
     def of_length(self, node, path, bounds):
         for keyword in bounds:
-            if not has_type(node[keyword], "integer") or node[keyword] < 0:
-                raise Refused(below(path, keyword), "expected an integer of at least 0")
+            if not has_type(node[keyword], "integer") or not 0 <= node[keyword] <= MOST_COUNT:
+                raise Refused(below(path, keyword), f"expected an integer from 0 to {MOST_COUNT}")
         least, most = int(node.pop("minLength", 0)), node.pop("maxLength", None)
         if most is not None and most < least:
             raise Refused(below(path, "maxLength"), 'expected at least "minLength"')
         return f"^.{{{least},{'' if most is None else int(most)}}}$"
 
     def number(self, node, path, types):
+        check_order(node, path, "minimum", "maximum")
         if "multipleOf" not in node:
             return
         step = node["multipleOf"]
@@ -254,6 +260,21 @@ class Check:
         if "number" in types or bounds or not has_type(step, "integer") or not 0 < step <= 1024:
             raise Refused(below(path, "multipleOf"), '"multipleOf" is only supported for the type "integer", '
                           'up to 1024 and without bounds')
+
+
+def check_order(node, path, least, most):
+    if has_type(node.get(least), "number") and has_type(node.get(most), "number") and node[most] < node[least]:
+        raise Refused(below(path, most), f'expected at least "{least}"')
+
+
+def check_counts(pattern, path):
+    """Refuses counts of repetitions that the library cannot hold."""
+    plain = re.sub(r"\\.|\[(?:\\.|[^\]\\])*\]", "", pattern, flags=re.DOTALL)
+    for counts in re.findall(r"\{([0-9]*),?([0-9]*)\}", plain):
+        for digits in counts:
+            digits = digits.lstrip("0")
+            if len(digits) > len(str(MOST_COUNT)) or int(digits or "0") > MOST_COUNT:
+                raise Refused(path, f"expected at most {MOST_COUNT} repetitions")
 
 
 def names_escaped(pattern):
