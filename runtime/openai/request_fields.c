@@ -151,6 +151,7 @@ static const field fields[] = {
     {"guided_regex", FIELD_GUIDED, ALL, 0},
     {"guided_choice", FIELD_GUIDED, ALL, 0},
     {"guided_grammar", FIELD_GUIDED, ALL, 0},
+    {"guided_whitespace_pattern", FIELD_OFF, ALL, 0},
     {"structural_tag", FIELD_GUIDED, ALL, 0},
     {"use_beam_search", FIELD_OFF, BOTH, 0},
     {"logits_processors", FIELD_OFF, BOTH, 0},

@@ -74,7 +74,8 @@ static void values_out_of_range_or_of_another_type(void **state)
 static void unsupported_fields_are_refused_by_name(void **state)
 {
   (void)state;
-  static const char *const both[] = {"logits_processors", "use_beam_search", "repetition_detection"};
+  static const char *const both[] = {"logits_processors", "use_beam_search", "guided_whitespace_pattern",
+                                     "repetition_detection"};
   static const char *const completion[] = {"suffix", "prompt_embeds"};
   static const char *const of_chat[] = {"functions",          "function_call", "audio",
                                         "web_search_options", "chat_template", "echo"};
