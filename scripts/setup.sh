@@ -57,7 +57,7 @@ apt_get() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::
 apt_install() { apt_get install -y --no-install-recommends "$@"; }
 
 # Installs programs whose tests are skipped otherwise: a browser, nginx, HAProxy, promtool, shellcheck, clang-format and
-# clang-tidy.
+# clang-tidy; and what Debian's own Python needs for the tests.
 install_test_programs() {
   missing=
   need 'command -v chromium-headless-shell || command -v chromium || command -v google-chrome' chromium-headless-shell
@@ -67,6 +67,7 @@ install_test_programs() {
   need 'command -v shellcheck' shellcheck
   need 'command -v clang-format' clang-format
   need 'command -v clang-tidy' clang-tidy
+  need '/usr/bin/python3 -c "import jinja2"' python3-jinja2
   [ -z "$missing" ] || install_packages "$missing" || echo "Tests that need these are skipped:$missing"
 }
 
