@@ -9,7 +9,8 @@ if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
 Usage: scripts/test.sh [release] [asan] [tsan] [fuzz] [asan-all] [clients]
 
 Installs what is missing with apt, then builds and tests each named stage, by default the first four:
-  release   every test; where no GPU would run the CUDA kernels, they are compiled for one architecture, but not tuned
+  release   every test, but for slow ones of which a later stage runs every case; where no GPU would run the CUDA
+            kernels, some of them are compiled for one architecture, but not tuned
   asan      many tests, some of them shorter, under the address and undefined-behaviour sanitizers
   tsan      the tests of ranks, communicators, engine and server under the thread sanitizer
   fuzz      each fuzz target for a short while, where clang has libFuzzer
@@ -70,7 +71,17 @@ stage() {
     has_gpu || preset=untuned
     configure "$preset"
     build "$preset"
-    scripts/progress.py ctest "Testing $preset" ctest --preset "$preset" -j "$tests_at_once"
+    # Tests that take long, and whose every case asan or tsan runs, are left to that stage.
+    left_to_others='^$'
+    case " $stages " in *" asan"*)
+      left_to_others="$left_to_others|^unit\.test_(call_constraints|chat_(forms|plain)|rank_group)\$"
+      left_to_others="$left_to_others|^fault\.test_(chat|machine|quantize|study)_allocations\$"
+      left_to_others="$left_to_others|^e2e\.(adapter_doors|adapters|server_(parsers|routes))\$"
+      left_to_others="$left_to_others|^e2e\.cli_(bad_input|batch|batch_(chat|errors|streams)|generate)\$"
+      ;;
+    esac
+    case " $stages " in *" tsan "*) left_to_others="$left_to_others|^unit\.test_chat_process\$" ;; esac
+    scripts/progress.py ctest "Testing $preset" ctest --preset "$preset" -j "$tests_at_once" -E "$left_to_others"
     ;;
   asan | asan-all)
     configure asan
@@ -111,4 +122,5 @@ install_grammar_library
 [ $# -gt 0 ] || set -- release asan tsan fuzz
 case " $* " in *" release "* | *" asan"*) install_test_programs ;; esac
 use_fastest_python
+stages=$*
 for name; do stage "$name"; done
