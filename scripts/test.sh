@@ -22,7 +22,7 @@ HELP
   exit 0
 fi
 
-# Tests start Python a thousand times. Debian's own starts soonest; a shim such as pyenv's takes longer than the scripts.
+# Tests start Python a thousand times. Debian's own starts soonest; a shim such as pyenv's takes longer than a script.
 use_fastest_python() {
   python=$(python3 -c 'import sys; print(sys.executable)')
   ! /usr/bin/python3 -c 'import jinja2' 2>/dev/null || python=/usr/bin/python3
