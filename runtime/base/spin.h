@@ -22,7 +22,7 @@ typedef struct yk_spin {
 /* yk_spin_again - wait a moment. False: limit_ns have passed, or other threads need the processor. Thread: any. */
 static inline bool yk_spin_again(yk_spin *spin, int64_t limit_ns)
 {
-  enum { LOOKS_ALONE = 100, OTHERS_NS = 20000 }; /* 1 to 5 us; time slices of other threads are longer */
+  enum { LOOKS_ALONE = 1000, OTHERS_NS = 20000 }; /* 10 to 50 us; time slices of other threads are longer */
   if (spin->n_looks++ < LOOKS_ALONE) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
