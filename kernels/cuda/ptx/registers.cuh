@@ -24,6 +24,19 @@ __device__ __forceinline__ void keep_in_registers(int &a, int &b, int &c, int &d
   asm volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f), "+r"(g));
 }
 
+/* A value that all lanes of a warp have, and threadIdx.x % 32, through a shuffle: where registers are few, ptxas would
+ * read special registers (threadIdx; a cluster's rank, for addresses in shared memory) again in each iteration of a
+ * loop, which is slow, and keep_in_registers does not prevent that. Called by whole warps. */
+__device__ __forceinline__ uint32_t kept_in_warp(uint32_t value)
+{
+  return __shfl_sync(~0u, value, 0);
+}
+
+__device__ __forceinline__ int kept_lane()
+{
+  return __shfl_xor_sync(~0u, static_cast<int>(threadIdx.x % 32) ^ 1, 1);
+}
+
 /* Reads integers or pointers here: parameters of a kernel, before a wait (parameters.cuh). */
 template <typename T> __device__ __forceinline__ void read_now(T value)
 {

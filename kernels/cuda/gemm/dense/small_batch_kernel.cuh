@@ -29,6 +29,7 @@
 #include "kernels/cuda/gemm/tiles.h"
 #include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
+#include "kernels/cuda/ptx/registers.cuh"
 #include "kernels/cuda/ptx/target.cuh"
 
 namespace yk_gemm {
@@ -210,11 +211,12 @@ __device__ __forceinline__ void finish_tile(const small_batch_params &p, const s
 template <yk_dtype DTYPE, yk_dtype RESULT, typename PANEL, int N, int WARP_PANELS>
 __device__ __forceinline__ void consume(const small_batch_params &p, const small_batch_memory &s, const block_work &w)
 {
-  int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  constexpr bool KEEPS = N == 8; /* wider tiles have no registers left for what is read once */
+  int warp = threadIdx.x / 32, lane = KEEPS ? kept_lane() : static_cast<int>(threadIdx.x % 32);
   int slice = warp / p.slice_warps, member = warp % p.slice_warps;
   uint32_t x = s.x + lane_of_x(lane);
   uint32_t panels = member * WARP_PANELS * PANEL::BYTES;
-  small_batch_ring r(s.weights, s.barriers, p.stages, p.tile_panels * PANEL::BYTES);
+  small_batch_ring r(s.weights, KEEPS ? kept_in_warp(s.barriers) : s.barriers, p.stages, p.tile_panels * PANEL::BYTES);
   r.at.stage = slice;
   int ahead = slice; /* number of K tiles of the output tile before this slice's next one */
   wait_for_previous_kernel();

@@ -13,6 +13,7 @@
 
 #include "kernels/cuda/gemm/dense/small_batch_kernel.cuh"
 #include "kernels/cuda/gemm/grouped/params.cuh"
+#include "kernels/cuda/ptx/registers.cuh"
 
 namespace yk_gemm {
 
@@ -119,11 +120,11 @@ __device__ __forceinline__ void finish_few_item(const grouped_params &p, uint32_
 template <yk_dtype DTYPE, typename PANEL, int N, int WARP_PANELS, typename ITEMS>
 __device__ __forceinline__ void consume_few(const grouped_params &p, ITEMS items, const few_memory &s)
 {
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32, lane = kept_lane();
   const int slice = warp / p.slice_warps, member = warp % p.slice_warps;
   const uint32_t x = s.x + lane_of_x(lane);
   const uint32_t panels = member * WARP_PANELS * PANEL::BYTES;
-  small_batch_ring r(s.weights, s.barriers, p.stages, p.stage_panels * PANEL::BYTES);
+  small_batch_ring r(s.weights, kept_in_warp(s.barriers), p.stages, p.stage_panels * PANEL::BYTES);
   const int k_slices = CONSUMER_WARPS / p.slice_warps;
   r.at.stage = slice;
   int first = slice; /* this slice's first K tile of the item: different for each slice, below k_slices */
