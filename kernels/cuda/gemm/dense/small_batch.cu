@@ -39,8 +39,9 @@ launch_layout lay_out(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_
   l.clusters = std::min(n_panels(desc), gpu.n_multiprocessors / l.cluster);
   l.tile_panels = plan.slice_warps * s.panels;
   l.k_slices = CONSUMER_WARPS / plan.slice_warps;
-  /* Bytes of the partial sums that the blocks of a cluster send each other, of two tiles. */
-  int received = l.cluster > 1 ? 2 * panel_acc_bytes(s.n, l.tile_panels) : 0;
+  /* Bytes of the partial sums that the blocks of a cluster send each other, in one buffer, or two for several tiles. */
+  const bool has_one_tile = ceil_div(n_panels(desc), l.clusters) <= l.tile_panels;
+  int received = l.cluster > 1 ? (has_one_tile ? 1 : 2) * panel_acc_bytes(s.n, l.tile_panels) : 0;
   int available = std::min(most_shared_bytes(s.taken, false), most_shared_bytes(s.taken, true));
   l.stages = n_stages(s, desc, plan.slice_warps, available - received);
   l.shared_bytes = MOST_SHARED_BYTES;
