@@ -46,6 +46,17 @@ struct weight_stream {
   }
 };
 
+/* Prefetches the row scales of n_panels panels into the L2 cache, if the encoding has them. Called while the panels are
+ * copied: consumers load row scales when they begin a tile of few rows, and a read of memory takes longer than the
+ * products of that tile. */
+template <typename PANEL>
+__device__ __forceinline__ void prefetch_row_scales(const float *row_scales, int panel, int n_panels)
+{
+  constexpr int PANEL_BYTES = PANEL_COLUMNS * sizeof(float);
+  if constexpr (has_row_scales(PANEL::ENCODING))
+    if (n_panels > 0) yk_ptx::bulk_prefetch_l2(row_scales + panel * PANEL_COLUMNS, n_panels * PANEL_BYTES);
+}
+
 /* The weights of all work tiles of a thread block of the dense wgmma kernels. A unit is the element of the packed copy
  * of a K tile: a panel, or a row. A block past the last unit copies nothing.
  *   TILE_UNITS      of a thread block's tile M

@@ -72,9 +72,9 @@ __host__ __device__ constexpr int panel_acc_bytes(int tokens, int panels)
 }
 
 /* Addresses in shared memory. acc: a tile's accumulators, which overwrite the empty ring. received: partial sums from
- * the other block of the cluster, after the ring; two buffers, used by alternate tiles, so that a block may send
- * without waiting for a "buffer is free" arrival: such an arrival, with `.release.cluster` at a remote barrier, costs a
- * fence of the whole GPU. */
+ * the other block of the cluster, after the ring; two buffers if a block has several tiles, used by alternate tiles, so
+ * that a block may send without waiting for a "buffer is free" arrival: such an arrival, with `.release.cluster` at a
+ * remote barrier, costs a fence of the whole GPU. */
 struct small_batch_memory {
   uint32_t x, weights, acc, received;
   uint32_t barriers;      /* mbarriers of the ring */
@@ -219,16 +219,19 @@ __device__ __forceinline__ void consume(const small_batch_params &p, const small
   small_batch_ring r(s.weights, KEEPS ? kept_in_warp(s.barriers) : s.barriers, p.stages, p.tile_panels * PANEL::BYTES);
   r.at.stage = slice;
   int ahead = slice; /* number of K tiles of the output tile before this slice's next one */
-  wait_for_previous_kernel();
-  if (p.next_reads_x && threadIdx.x == 0) let_next_kernel_start();
-  for (int panel = w.panel, tile = 0; panel < w.panel_end; panel += p.tile_panels, tile++) {
-    float acc[WARP_PANELS][N / 8][4] = {};
-    float2 row_scales[WARP_PANELS];
+  float2 row_scales[WARP_PANELS];
+  const auto load_scales_of_rows = [&](int panel) {
     if constexpr (has_row_scales(PANEL::ENCODING)) {
 #pragma unroll
       for (int c = 0; c < WARP_PANELS; c++)
         row_scales[c] = load_row_scales(p.row_scales, min(panel + member * WARP_PANELS + c, p.n_panels - 1), lane);
     }
+  };
+  load_scales_of_rows(w.panel); /* weights: before the wait */
+  wait_for_previous_kernel();
+  if (p.next_reads_x && threadIdx.x == 0) let_next_kernel_start();
+  for (int panel = w.panel, tile = 0; panel < w.panel_end; panel += p.tile_panels, tile++) {
+    float acc[WARP_PANELS][N / 8][4] = {};
 #pragma unroll 1
     for (; ahead < w.k_tiles; ahead += p.k_slices) {
       mbarrier_wait_asm_loop(r.full(), r.at.phase);
@@ -248,6 +251,7 @@ __device__ __forceinline__ void consume(const small_batch_params &p, const small
 #pragma unroll
       for (int c = 0; c < WARP_PANELS; c++) scale_rows(row_scales[c], acc[c]);
     }
+    load_scales_of_rows(panel + p.tile_panels); /* of the next tile; unused after the last */
     finish_tile<DTYPE, RESULT, N, WARP_PANELS>(p, s, w, tile, panel, acc);
   }
 }

@@ -54,8 +54,9 @@ __device__ __forceinline__ void produce_few_weights(const grouped_params &p, ITE
 }
 
 /* A warp copies its part of the rows, two at a time: half a warp copies the 16 pieces of 16 bytes of one row of a K
- * tile. Missing rows of the tile are not copied: their accumulators are not used. */
-template <int N, typename ITEMS>
+ * tile. Missing rows of the tile are not copied: their accumulators are not used. Row scales are prefetched here, since
+ * the thread that copies weights has no registers left. */
+template <typename PANEL, int N, typename ITEMS>
 __device__ __forceinline__ void produce_few_x(const grouped_params &p, ITEMS items, const few_memory &s, int warp)
 {
   constexpr int WARP_ROWS = N / FEW_X_WARPS, ROWS = WARP_ROWS / 2; /* rows per warp, rows per lane */
@@ -64,7 +65,8 @@ __device__ __forceinline__ void produce_few_x(const grouped_params &p, ITEMS ite
   const uint8_t *x = static_cast<const uint8_t *>(p.call.x) + piece * 16;
   r.start_producing();
   wait_for_previous_kernel();
-  items.for_each([&](const grouped_params &, const few_item &item) {
+  items.for_each([&](const grouped_params &p_of, const few_item &item) {
+    if (warp == 0 && lane == 0) prefetch_row_scales<PANEL>(p_of.row_scales_of(item.matrix), item.panel, item.n_panels);
     int row[ROWS]; /* offset of the row in x, in pieces */
 #pragma unroll
     for (int i = 0; i < ROWS; i++)
@@ -199,7 +201,7 @@ __device__ __forceinline__ void run_few(const grouped_params &p, uint8_t *shared
     if (producer == 0) {
       if (threadIdx.x % 32 == 0) produce_few_weights<PANEL>(p, work.weight_items(), s);
     } else if (producer <= FEW_X_WARPS) {
-      produce_few_x<N>(p, work.items(), s, producer - 1);
+      produce_few_x<PANEL, N>(p, work.items(), s, producer - 1);
     } else {
       work.rest();
     }

@@ -13,6 +13,7 @@
 
 #include "kernels/cuda/gemm/dense/small_batch_kernel.cuh"
 #include "kernels/cuda/gemm/grouped/params.cuh"
+#include "kernels/cuda/ptx/global_memory.cuh"
 #include "kernels/cuda/ptx/target.cuh"
 #include "kernels/experts.h"
 
@@ -137,6 +138,22 @@ __device__ __forceinline__ void load_row_x(const grouped_row_params &p, const ro
   }
 }
 
+/* Called by all lanes, before the wait for the preceding kernel: prefetches the row scales that the warp reads. */
+template <typename PANEL, bool HAS_SHARED_EXPERT>
+__device__ __forceinline__ void prefetch_row_scales_of_slots(const grouped_row_params &p, const row_slots &slots,
+                                                             const row_work &w)
+{
+  if constexpr (has_row_scales(PANEL::ENCODING)) {
+#pragma unroll 1
+    for (int i = threadIdx.x % 32; i < w.n_tiles; i += 32) {
+      const int slot = slot_of_tile<HAS_SHARED_EXPERT>(p, slots, w.first + i);
+      const float *row_scales = row_scales_of_slot<HAS_SHARED_EXPERT>(p, slots, slot);
+#pragma unroll 1
+      for (int panel = w.panel; panel < w.panel_end; panel++) prefetch_l2(row_scales + panel * PANEL_COLUMNS);
+    }
+  }
+}
+
 /* The weight of the row's shared expert. */
 __device__ __forceinline__ float factor_of_shared(const yk_combine_args &sum)
 {
@@ -179,6 +196,7 @@ __global__ void __maxnreg__(ROW_REGISTERS) grouped_row_kernel(const __grid_const
     if (++next_tile_of_warp == w.n_tiles) next_tile_of_warp = 0, next_panel++;
   };
   for (int stage = 0; stage < n_stages; stage++) issue(stage);
+  prefetch_row_scales_of_slots<PANEL, HAS_SHARED_EXPERT>(p, slots, w);
   wait_for_previous_kernel();
   let_next_kernel_start();
   const float shared_expert_weight = HAS_SHARED_EXPERT ? factor_of_shared(p.sum) : 0.0f;

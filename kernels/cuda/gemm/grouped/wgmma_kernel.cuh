@@ -71,11 +71,16 @@ __device__ __forceinline__ void multiply_grouped_tile(const grouped_params &p, t
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128;
   const int panel = w.panel + first_panel<WGMMA_M>(warpgroup, warp);
   const grouped_operands of = p.operands_of(w.matrix);
-  multiply_rows<DTYPE, PANEL, WGMMA_M, N>(x, weights, of.k_tiles, warpgroup, warp, lane, acc);
+  float2 row_scales[WGMMA_M];
   if constexpr (has_row_scales(PANEL::ENCODING)) {
 #pragma unroll
     for (int c = 0; c < WGMMA_M; c++)
-      scale_rows(load_row_scales(of.row_scales, min(panel + c, of.n_panels - 1), lane), first_tokens<N>(acc[c]));
+      row_scales[c] = load_row_scales(of.row_scales, min(panel + c, of.n_panels - 1), lane);
+  }
+  multiply_rows<DTYPE, PANEL, WGMMA_M, N>(x, weights, of.k_tiles, warpgroup, warp, lane, acc);
+  if constexpr (has_row_scales(PANEL::ENCODING)) {
+#pragma unroll
+    for (int c = 0; c < WGMMA_M; c++) scale_rows(row_scales[c], first_tokens<N>(acc[c]));
   }
   wgmma_params to = {};
   to.bias = of.bias;

@@ -38,9 +38,12 @@ template <typename PANEL, int N> struct weight_producer {
     issued.start_producing();
   }
 
-  __device__ __forceinline__ weight_stream stream_of(const grouped_operands &of, int panel) const
+  /* The weights of a tile, whose row scales are prefetched. */
+  __device__ __forceinline__ weight_stream start_tile(const grouped_operands &of, int panel) const
   {
-    return stream_of_panels<PANEL>(of, panel, max(0, min(GROUPED_TILE_PANELS, of.n_panels - panel)));
+    const int n_panels = max(0, min(GROUPED_TILE_PANELS, of.n_panels - panel));
+    prefetch_row_scales<PANEL>(of.row_scales, panel, n_panels);
+    return stream_of_panels<PANEL>(of, panel, n_panels);
   }
 
   /* Called before starts may be read: copies the first K tiles of the tile assigned statically to this block. */
@@ -50,7 +53,7 @@ template <typename PANEL, int N> struct weight_producer {
     if (number >= p.n_dealt * p.tiles_m) return;
     const int matrix = p.by_tiles_m.quotient(number);
     const grouped_operands of = p.operands_of(matrix);
-    weight_stream stream = stream_of(of, (number - matrix * p.tiles_m) * GROUPED_TILE_PANELS);
+    weight_stream stream = start_tile(of, (number - matrix * p.tiles_m) * GROUPED_TILE_PANELS);
     n_ahead = n_under_way = min(p.weight_stages, of.k_tiles);
 #pragma unroll 1
     for (int k_tile = 0; k_tile < n_ahead; k_tile++) stream.issue<true>(issued);
@@ -70,7 +73,7 @@ template <typename PANEL, int N> struct weight_producer {
       answer = fetch_next(p, n_tiles);
       if (is_passed_over) continue;
       const grouped_operands of = p.operands_of(w.matrix);
-      weight_stream stream = stream_of(of, w.panel);
+      weight_stream stream = start_tile(of, w.panel);
       const int ahead = at < 0 ? n_ahead : 0;
       stream.from += ahead * stream.k_tile_bytes;
 #pragma unroll 1
