@@ -319,7 +319,7 @@ private:
     first.shared_expert = to_inner;
     second.shared_expert = to_y;
     second.combine = &sum;
-    const yk_single_token row = {&l.gate_up.desc, &l.down.desc, &first, &second, &routing};
+    const yk_single_token row = {&l.gate_up.desc, &l.down.desc, l.gate_up.desc.activation, &first, &second, &routing};
     check(yk_single_token_takes(&gpu, &row) ? yk_single_token_launch(&gpu, &row, stream) : cudaErrorNotSupported,
           "single token");
   }

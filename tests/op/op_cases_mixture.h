@@ -67,7 +67,9 @@ static const mixture_case mixture_cases[] = {
     {20, 320, 128, 256, 64, 64, .has_gate = true},
     {40, 256, 128, 384, 128, 128, .is_bytes = true, .has_gate = true},
     {100, 256, 64, 704, 64, 64, .has_gate = true, .has_bias = true}, /* eleven times as wide as an expert */
-    {1, 416, 96, 192, 32, 32, .is_plain = true},
+    {1, 416, 96, 192, 32, 32, .is_plain = true, .is_in_one = true},
+    {1, 320, 96, 0, 32, 0, .has_bias = true, .is_plain = true, .is_in_one = true},
+    {1, 320, 128, 256, 16, 16, .is_fp4 = true, .has_gate = true, .is_plain = true, .is_in_one = true},
     {6, 320, 128, 256, 64, 64, .is_plain = true},
     {40, 256, 64, 128, 0, 0, .is_plain = true},
     {5, 256, 128, 128, 128, 128, .is_plain = true, .is_fp8 = true},

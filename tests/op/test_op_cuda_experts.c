@@ -336,7 +336,7 @@ static void test_plans_of_other_mixtures(void **state)
     const char *text;
   } cases[] = {
       {{1, 2048, 256, 896, 128, 128, .is_plain = true},
-       "1 row: norm apart, router kernel, shared gate_up apart, shared down fused, combination in down"},
+       "1 row: norm apart, single token kernel, shared gate_up fused, shared down fused, combination in down"},
       {{8, 2048, 256, 896, 128, 128, .is_plain = true},
        "8 rows: norm in router, router kernel, shared gate_up apart, shared down fused, slots"},
       {{1, 2048, 256, 896, 128, 128, .latent = 512},

@@ -83,15 +83,14 @@ static bool is_same_activation(const yk_cuda_gemm *a, const yk_cuda_gemm *b)
 }
 
 /* The shared expert's layer in the form that the grouped kernel takes. weights is NULL if there is none, or if the
- * kernel cannot multiply it: its GEMM must have the grouped GEMM's kind and groups, no bias and no order, and write y
- * in place. */
+ * kernel cannot multiply it: its GEMM must have the grouped GEMM's kind, groups and activation, no bias and no order,
+ * and write y in place. */
 static yk_grouped_shared_expert shared_of(const yk_cuda_grouped_call *call)
 {
   const yk_cuda_gemm *gemm = call->shared, *own = call->gemm;
   const yk_linear_args *args = call->shared_args;
   const yk_grouped_shared_expert none = {.weights = NULL};
   if (!gemm || gemm->kind != own->kind || gemm->key != own->key || !is_same_activation(gemm, own)) return none;
-  if (yk_cuda_gemm_is_activated_after(own)) return none;
   if (gemm->has_bias || gemm->x_size > 0 || gemm->is_resident || gemm->k == 0 || gemm->n == 0) return none;
   if (!writes_in_place(gemm, args->y, args->y_stride)) return none;
   return (yk_grouped_shared_expert){.weights = call->shared_weights,

@@ -31,11 +31,19 @@ static bool may_fuse(const yk_cuda_gemm *gemm)
   return gemm && yk_cuda_gemm_is_wna16(gemm) && !yk_cuda_gemm_is_activated_after(gemm);
 }
 
-/* The experts' GEMM if a kernel of this folder can include it: its x is the layer's x, in order. */
-static const yk_cuda_gemm *fusable_gemm(const yk_linear *linear)
+/* The experts' GEMM if the single-token kernel, which applies any activation, can include it: its x is the layer's x,
+ * in order. */
+static const yk_cuda_gemm *single_token_gemm(const yk_linear *linear)
 {
   const yk_cuda_gemm *gemm = yk_cuda_grouped_gemm(linear);
-  return may_fuse(gemm) && gemm->x_size == 0 ? gemm : NULL;
+  return gemm && yk_cuda_gemm_is_wna16(gemm) && gemm->x_size == 0 ? gemm : NULL;
+}
+
+/* The same for the other kernels of this folder. */
+static const yk_cuda_gemm *fusable_gemm(const yk_linear *linear)
+{
+  const yk_cuda_gemm *gemm = single_token_gemm(linear);
+  return may_fuse(gemm) ? gemm : NULL;
 }
 
 /* Whether the shared expert may run in the experts' kernels: it does not run in the three steps of all ranks. */
@@ -76,7 +84,7 @@ static yk_cuda_routing routing_of(const yk_moe_forward *f, void *mailbox)
 bool yk_moe_single_token_of(const yk_moe_forward *f, yk_moe_single_token *out)
 {
   const yk_mixture_spec *spec = &f->mixture->spec;
-  const yk_cuda_gemm *gate_up = fusable_gemm(spec->gate_up), *down = fusable_gemm(spec->down);
+  const yk_cuda_gemm *gate_up = single_token_gemm(spec->gate_up), *down = fusable_gemm(spec->down);
   const bool shared = may_fuse_shared(f);
   const yk_cuda_grouped_fusion first = gate_up_fusion(f, shared), second = down_fusion(f, shared, true);
   if (!gate_up || !down || gate_up->kind != down->kind || !f->router.w) return false;
@@ -87,6 +95,7 @@ bool yk_moe_single_token_of(const yk_moe_forward *f, yk_moe_single_token *out)
                                .routing = routing_of(f, f->cuda->mailboxes.single_token)};
   out->token = (yk_single_token){.gate_up_desc = &out->gate_up_desc,
                                  .down_desc = &out->down_desc,
+                                 .activation = gate_up->activation,
                                  .gate_up = &out->gate_up,
                                  .down = &out->down,
                                  .routing = &out->routing};

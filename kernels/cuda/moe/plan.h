@@ -11,9 +11,10 @@
  *   any             the norm or all-reduce that reads the result combines the slots of several rows
  *
  * On other GPUs, and for weights and shapes that a kernel does not take, the parts have separate launches. Experts
- * without a gate have their activation in a kernel after gate and up's, which fuses nothing then. Latent experts and
- * weighted inputs have no kernel in common with the shared expert, and a kernel of their own combines their slots. A
- * router with rows of its own, or with scales of experts, has at most the router's kernel. */
+ * without a gate have their activation in the single-token kernel, or in a kernel after gate and up's, which then fuses
+ * nothing. Latent experts and weighted inputs have no kernel in common with the shared expert, and a kernel of their
+ * own combines their slots. A router with rows of its own, or with scales of experts, has at most the router's
+ * kernel. */
 #ifndef YK_KERNELS_CUDA_MOE_PLAN_H
 #define YK_KERNELS_CUDA_MOE_PLAN_H
 

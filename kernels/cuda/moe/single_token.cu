@@ -14,7 +14,7 @@ using namespace yk_gemm;
 namespace {
 
 constexpr int LEAST_STAGES = 2;
-constexpr int LEAST_FFN = 8 * SINGLE_TOKEN_GROUP; /* so a stage's panels belong to at most two matrices */
+constexpr int LEAST_PANELS = SINGLE_TOKEN_GROUP; /* so a stage's panels belong to at most two matrices */
 constexpr int MOST_BYTES = ALL_SHARED_BYTES - static_cast<int>(sizeof(single_token_memory));
 
 constexpr yk_gemm_encoding ENCODINGS[] = {YK_GEMM_INT4, YK_GEMM_FP4};
@@ -71,7 +71,7 @@ single_token_launch launch_of(const yk_gemm_gpu &gpu, const yk_single_token &r)
   p.sum = *r.down->combine;
   p.mailbox = static_cast<single_token_mailbox *>(r.routing->mailbox);
   p.ffn = static_cast<int>(r.down_desc->k);
-  p.activation = r.gate_up_desc->activation;
+  p.activation = r.activation;
   p.shared_ffn = static_cast<int>(r.down->shared_expert.weights ? r.down->shared_expert.k : 0);
   p.max_slots = static_cast<int>(r.gate_up->max_slots);
   p.hidden = static_cast<int>(r.down_desc->n);
@@ -125,14 +125,15 @@ extern "C" bool yk_single_token_takes(const yk_gemm_gpu *gpu, const yk_single_to
   const yk_gemm_desc &first = *r->gate_up_desc, &second = *r->down_desc;
   const yk_grouped_call &down = *r->down;
   const yk_route_spec &spec = *r->routing->args->spec;
+  const int64_t parts = r->activation.is_gated ? 2 : 1; /* gate and up */
   if (!takes_encoding(first.encoding) || !yk_cuda_can_route_in_gemm(gpu, &first, r->gate_up, r->routing)) return false;
   if (!yk_gemm_grouped_combines(gpu, &second, &down)) return false;
   if (r->routing->router->x != r->gate_up->x || r->routing->router->k != first.k) return false;
   if (!yk_gemm_has_panels_of(&first, &second) || first.dtype != second.dtype) return false;
-  if (!first.activation.is_gated || second.k % 8 != 0 || second.k < LEAST_FFN || first.n != 2 * second.k) return false;
+  if (second.k % 8 != 0 || n_panels(first) < LEAST_PANELS || first.n != parts * second.k) return false;
   if (!r->gate_up->shared_expert.weights != !down.shared_expert.weights) return false;
   if (down.shared_expert.weights &&
-      (down.shared_expert.k % 8 != 0 || r->gate_up->shared_expert.n != 2 * down.shared_expert.k))
+      (down.shared_expert.k % 8 != 0 || r->gate_up->shared_expert.n != parts * down.shared_expert.k))
     return false;
   if (down.combine->shared_gate && down.combine->shared_gate != r->routing->args->logits + spec.n_experts) return false;
   const single_token_launch l = launch_of(*gpu, *r);

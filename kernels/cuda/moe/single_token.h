@@ -15,6 +15,7 @@ extern "C" {
  * yk_single_token_prepare, for the launches of one stream. */
 typedef struct yk_single_token {
   const yk_gemm_desc *gate_up_desc, *down_desc;
+  yk_activation activation; /* between the GEMMs; that of gate_up_desc if gated */
   const yk_grouped_call *gate_up, *down;
   const yk_cuda_routing *routing;
 } yk_single_token;

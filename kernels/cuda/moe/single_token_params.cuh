@@ -62,7 +62,7 @@ struct single_token_params {
   route_params route;
   row_router router;
   int hidden, ffn, shared_ffn;
-  yk_activation activation; /* gated */
+  yk_activation activation;
   yk_combine_args sum;
   single_token_mailbox *mailbox;
   int max_slots;

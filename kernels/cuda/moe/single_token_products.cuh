@@ -139,14 +139,12 @@ template <yk_gemm_encoding ENCODING, yk_dtype DTYPE>
 __device__ __forceinline__ sum_terms terms_of_column(const single_token_params &p, const single_token_column &own,
                                                      const int *matrices)
 {
-  const int row = threadIdx.x % PANEL_COLUMNS, at = own.column / 8 * PANEL_COLUMNS + row;
   sum_terms terms = {1.0f, 0.0f};
   if (!own.is_valid) return terms;
   if constexpr (has_row_scales(ENCODING))
-    terms.scale = own.is_shared ? __ldg(p.gate_up.row_scales_of_shared() + at)
-                                : __ldg(p.gate_up.row_scales_of(matrices[own.slot]) + at);
-  if (p.gate_up.bias && !own.is_shared)
-    terms.bias = p.gate_up.bias_of<DTYPE>(matrices[own.slot], own.column + row / 8 * own.width);
+    terms.scale = own.is_shared ? __ldg(p.gate_up.row_scales_of_shared() + own.packed_row)
+                                : __ldg(p.gate_up.row_scales_of(matrices[own.slot]) + own.packed_row);
+  if (p.gate_up.bias && !own.is_shared) terms.bias = p.gate_up.bias_of<DTYPE>(matrices[own.slot], own.of_weights);
   return terms;
 }
 
@@ -163,10 +161,12 @@ __device__ __forceinline__ void send_inner(const single_token_params &p, const s
 #pragma unroll
   for (int i = 0; i < SINGLE_TOKEN_WARPS; i++) v += sums[i * p.max_panels * PANEL_COLUMNS + threadIdx.x];
   v = fmaf(v, terms.scale, terms.bias);
-  const float up = __shfl_down_sync(ALL_LANES, v, 8);
+  const bool is_gated = p.activation.is_gated;
+  float up = __shfl_down_sync(ALL_LANES, v, 8);
+  if (!is_gated) up = 1.0f;
   const uint32_t result = round_pair<element<DTYPE>>(yk_cuda::gated(p.activation, v, up), 0.0f) & 0xFFFFu;
   const uint32_t word = result | __shfl_down_sync(ALL_LANES, result, 1) << 16;
-  if (own.is_valid && row < 8 && row % 2 == 0)
+  if (own.is_valid && (row < 8 || !is_gated) && row % 2 == 0)
     store_relaxed_gpu(inner + (own.slot * p.ffn + own.column) / 2, word == EMPTY_WORD ? OTHER_NANS : word);
 }
 

@@ -50,18 +50,24 @@ struct single_token_work {
 
 /* A column of the block's gate and up panels, one per thread. */
 struct single_token_column {
-  int slot, column, width;
+  int slot, column;           /* of the result */
+  int packed_row, of_weights; /* the thread's row of the packed matrix, and its column of W */
   bool is_shared, is_valid;
 
   __device__ __forceinline__ single_token_column(const single_token_params &p, const single_token_work &w)
   {
+    const int columns = p.activation.is_gated ? PANEL_COLUMNS / 2 : PANEL_COLUMNS; /* of results, in a panel */
+    const int row = threadIdx.x % PANEL_COLUMNS;
     int panel = threadIdx.x / PANEL_COLUMNS;
     is_shared = panel < w.n_shared;
     is_valid = panel < w.n_shared + w.n_expert;
     panel += is_shared ? w.shared_panel : w.expert_panel - w.n_shared;
     slot = is_shared ? w.n_slots : p.by_panels.quotient(panel);
-    width = is_shared ? p.shared_ffn : p.ffn;
-    column = (is_shared ? panel : panel - slot * p.gate_up.n_panels) * 8 + threadIdx.x % 8;
+    if (!is_shared) panel -= slot * p.gate_up.n_panels;
+    const int width = is_shared ? p.shared_ffn : p.ffn;
+    column = panel * columns + row % columns;
+    packed_row = panel * PANEL_COLUMNS + row;
+    of_weights = column + row / columns * width; /* ups follow the gates */
     is_valid = is_valid && column < width;
   }
 };
