@@ -56,6 +56,63 @@ def shared_prefix(results):
             f"{alone['duration'] / shared['duration']:.1f} times (goal: 5)"]
 
 
+def two_processes(results):
+    name = "processes_h200_x2.json"
+    found = results.measured(name)
+
+    def change(batch, phase):
+        two, alone = (one(found["runs"], processes=n, batch=batch, phase=phase)["tokens_per_s"] for n in (2, 1))
+        return f"{100 * (two / alone - 1):.1f}"
+
+    parts = [f"batch {batch}: {change(batch, 'decode')} and {change(batch, 'prefill')} %" for batch in (1, 64, 256)]
+    return ["Qwen3-8B shapes on two H200s in two processes against one process, decode and prefill",
+            link(name, found["commit"]), f"{'; '.join(parts)} (goal: 3 %)"]
+
+
+def long_prompt(results):
+    name = "long_prompt_h200.json"
+    found = results.measured(name)
+    runs = [one(found["runs"], long_prefill_token_threshold=n) for n in (0, 512, 256)]
+    parts = [f"{run['long_prefill_token_threshold'] or 'all'}: {run['median_itl_ms']:.1f}, {run['p99_itl_ms']:.1f} ms; "
+             f"{run['long_prompt_ttft_ms'] / 1000:.2f} s" for run in runs]
+    return ["64 decodes of Qwen3-8B shapes beside a prompt of 32,000 tokens, by its rows of a step "
+            "(`--long-prefill-token-threshold`): median and p99 between tokens; the prompt's first token",
+            link(name, found["commit"]), f"{'; '.join(parts)} (goal: p99 at most twice the median)"]
+
+
+def constraints(results):
+    name = "constraints_h200.json"
+    found = results.measured(name)
+
+    def changes(clients, key):
+        free, bound = ([run[key] for run in found["runs"] if (run["clients"], run["constrained"]) == (clients, kind)]
+                       for kind in (False, True))
+        return list(zip(free, bound, strict=True))
+
+    added = " and ".join(f"{1000 * (bound - free):.0f}" for free, bound in changes(1, "median_itl_ms"))
+    gap, rate = (" and ".join(f"{100 * (bound / free - 1):.1f}" for free, bound in changes(64, key))
+                 for key in ("median_itl_ms", "output_throughput"))
+    return ["every request constrained by a JSON schema, vocabulary of 151,936 ids", link(name, found["commit"]),
+            f"1 client: {added} us more between tokens (goal: 50); 64 clients: {gap} % more between tokens, output "
+            f"tokens/s {rate} % (goal: 3 %)"]
+
+
+def two_builds(results):
+    name = "builds_deepseek_v2_lite_h200_x2.json"
+    found = results.load(name)
+
+    def change(point):
+        before, after = (median(run[f"{'decode' if point['batch'] < 256 else 'prefill'}_throughput"]
+                                for run in point[build]) for build in ("before", "after"))
+        return f"{100 * (after / before - 1):.1f}"
+
+    parts = [f"{ranks} GPU{'s' * (ranks > 1)} {', '.join(change(p) for p in found['points'] if p['ranks'] == ranks)}"
+             for ranks in (1, 2)]
+    return [f"DeepSeek-V2-Lite, {found['after']} against {found['before']}: decode at batch 1, 8, 64, prefill of 256",
+            link(name, found["before"]),
+            f"{'; '.join(parts)} % (goal: at most 1 % and the spread slower)"]
+
+
 def host_work(results):
     name = "host_step_xeon.json"
     found = results.measured(name)
@@ -65,14 +122,20 @@ def host_work(results):
             f"{warm[1]} with caches as they are"]
 
 
+def one_row(*rows):
+    return [" / ".join(cells) for cells in zip(*rows, strict=True)]
+
+
 def add_single_figures(page, results):
     page.section("Single figures", "One H200 unless the row says otherwise; the files have the commands.")
     page.table(["what", "state", "result"], [
-        large_batch(results), shared_prefix(results),
-        soak(results, "soak_server_h200_x2.json", "two H200s"),
-        soak(results, "soak_server_cpu.json", "two CPU ranks, 2 processors that other programs use"),
-        host_work(results), machine_row(results), models.cache_accuracy(results), models.quantise_time(results),
-        models.quantise_kernel(results), convert_row(results), prefill_on_two(results), models.vllm(results)])
+        large_batch(results), shared_prefix(results), two_processes(results), long_prompt(results),
+        constraints(results), two_builds(results),
+        one_row(soak(results, "soak_server_h200_x2.json", "two H200s"),
+                soak(results, "soak_server_cpu.json", "two CPU ranks, 2 processors that other programs use")),
+        host_work(results), machine_row(results), models.cache_accuracy(results),
+        one_row(models.quantise_time(results), models.quantise_kernel(results)), convert_row(results),
+        prefill_on_two(results), models.vllm(results)])
 
 
 def machine_row(results):
