@@ -143,7 +143,7 @@ static inline void route_expect_groups(const yk_route_spec *spec, const double *
 static inline void route_expect_row(const yk_route_spec *spec, const double *logits, const double *bias,
                                     int32_t *choices, double *weights)
 {
-  double scores[YK_MAX_EXPERTS], choice[YK_MAX_EXPERTS], sum = 0.0, of_weights = 1e-20;
+  double scores[YK_MAX_EXPERTS] = {0}, choice[YK_MAX_EXPERTS] = {0}, sum = 0.0, of_weights = 1e-20;
   bool taken[YK_MAX_EXPERTS] = {false};
   for (int32_t e = 0; e < spec->n_experts; e++) sum += exp(logits[e]);
   for (int32_t e = 0; e < spec->n_experts; e++) {
@@ -305,7 +305,7 @@ static inline void check_route(const op_target *target, const route_case *c)
   int64_t stride = c->spec.n_experts + c->n_more_logits;
   op_array logits = route_draw_logits(dev, c, stride, &random), bias = {0};
   op_array scales = op_array_random(dev, YK_F32, (size_t)c->spec.n_experts, 1.0, &random);
-  int32_t slots[2048], *kv_slots = NULL;
+  int32_t slots[2048] = {0}, *kv_slots = NULL;
   if (c->has_bias) {
     bias = op_array_random(dev, YK_F32, (size_t)c->spec.n_experts, 0.1, &random);
     bias.values[7] = 10.0;

@@ -145,7 +145,7 @@ static inline void check_router(const op_target *target, yk_dtype dtype, const r
   op_array bias = op_array_random(dev, YK_F32, (size_t)c->spec.n_experts, 0.1, &random);
   op_array scales = op_array_random(dev, YK_F32, (size_t)c->spec.n_experts, 1.0, &random);
   const route_case routed = {.spec = c->spec, .n_tokens = c->n_tokens};
-  int32_t slots[MOST_ROUTER_ROWS], *kv_slots = NULL;
+  int32_t slots[MOST_ROUTER_ROWS] = {0}, *kv_slots = NULL;
   for (int32_t i = 0; i < c->n_tokens; i++) slots[i] = c->has_padding && i % 4 == 3 ? -1 : i;
   if (c->has_padding) kv_slots = op_send_i32(dev, slots, (size_t)c->n_tokens);
   const route_input input = {.logits = &logits,
