@@ -475,7 +475,8 @@ class Page(page_case.Case):
                          ["Rank 0: 3.0 GiB (weights 2.0 GiB, KV 1.0 GiB)", "Rank 1: 100 MiB (weights 100 MiB)"])
         self.stub.counters = {"tokens": 1500, "ttft_s": 1.5, "firsts": 12}
         self.wait(figure.format("ttft") + " === '250 ms'")
-        self.wait(f"Number({figure.format('rate')}) > 300 && Number({figure.format('rate')}) <= 700")
+        # 1,000 tokens since the last poll: 500 a second, and fewer where a busy machine polls late.
+        self.wait(f"Number({figure.format('rate')}) > 50 && Number({figure.format('rate')}) <= 700")
         self.assertIn("at most", self.value("document.getElementById('sparkline').getAttribute('aria-label')"))
         self.assertTrue(self.value("document.querySelector('#sparkline polyline').getAttribute('points')"))
         self.stub.counters = {"tokens": 5, "ttft_s": 0.1, "firsts": 1}  # the server has restarted
