@@ -570,7 +570,7 @@ class Refused(Case):
                     answer = server.post(path, chat if path == CHAT else {"messages": HELLO})
                     self.assertEqual(answer.status, status, answer.text)
                     self.assertNotIn(folder, answer.text)
-            self.assertIn("chat templates", server.err)
+            server.wait_for_err("chat templates")
 
     # ---- The log and the command line ------------------------------------------------------------------------------
 
