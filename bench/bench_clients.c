@@ -56,8 +56,7 @@ static const char about[] =
     "Prompts are random token ids, outputs are greedy and ignore end-of-sequence; lengths and prompts follow --seed. "
     "With --json-schema every output is constrained, and ends before its length where the schema permits nothing else: "
     "the cost of a constraint is the difference of TPOT. With --long-prompt one more request, of one token, begins "
-    "when "
-    "every client has its first: ITL shows the pace of the others, and the request's TTFT is reported by itself.";
+    "when every client has its first token: ITL shows the pace of the others; the request's TTFT is reported alone.";
 
 static const char examples[] =
     "  bench_clients -m tests/models/demo --device cpu --clients 64 --input-len 32 --output-len 64\n";

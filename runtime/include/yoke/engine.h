@@ -142,9 +142,9 @@ typedef struct yk_engine_options {
    * rounding, on how its prompt is cut into steps and on the number of sequences that decode together. Layers with
    * other weights, experts, and lm_head keep dtype. Refused for models without such layers. */
   yk_activations_choice activations;
-  /* Most rows of a step that one prompt gets if the step also decodes and no other prompt has more rows to compute, so
-   * that tokens of other requests are not delayed by a whole step of prompt rows. 0, the default: no limit. Else 128 to
-   * 1 << 20. */
+  /* Most rows of a step that a prompt gets if the step also decodes and the prompt is the only one with more than this
+   * many rows to compute, so that a full step of prompt rows does not delay the tokens of other requests. 0, the
+   * default: no limit. Else 128 to 1 << 20. */
   int32_t long_prompt_rows;
 } yk_engine_options;
 
