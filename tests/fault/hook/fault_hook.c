@@ -247,14 +247,17 @@ static void interpose_device(yk_device *dev)
   dev->ops = &faulty_device_ops;
 }
 
+/* The replacements are made by the first rank of an engine alone: a rank that is ahead may already call them. */
 static void interpose_comm(yk_comm *comm)
 {
-  comm_ops = comm->ops;
-  faulty_comm_ops = *comm->ops;
-  faulty_comm_ops.all_reduce_add_norm = faulty_all_reduce_add_norm;
-  faulty_comm_ops.gather = faulty_gather;
-  faulty_comm_ops.destroy = faulty_destroy;
-  if (comm->ops->await_writes) faulty_comm_ops.await_writes = faulty_await_writes;
+  if (comm->ops != comm_ops) {
+    comm_ops = comm->ops;
+    faulty_comm_ops = *comm->ops;
+    faulty_comm_ops.all_reduce_add_norm = faulty_all_reduce_add_norm;
+    faulty_comm_ops.gather = faulty_gather;
+    faulty_comm_ops.destroy = faulty_destroy;
+    if (comm->ops->await_writes) faulty_comm_ops.await_writes = faulty_await_writes;
+  }
   comm->ops = &faulty_comm_ops;
 }
 
