@@ -92,6 +92,26 @@ foreach(type __half __nv_bfloat16 float) # for any number of ranks
   yoke_instance(yoke_instances ${all_reduce} ${name}_sum ${type} YK_P2P_MAX_RANKS NONE)
 endforeach()
 
+# Without YOKE_TUNED_KERNELS one source includes the sources of a folder, so that CUDA's headers are read once. A
+# missing #include may therefore show in a tuned build only. Left out are sources for 9.0 and those whose kernels are in
+# another unnamed namespace than the folder's: nvcc would confuse the two.
+set(yoke_joined)
+if(NOT YOKE_TUNED_KERNELS)
+  foreach(folder adapters attention delta device gemm/dense gemm/grouped gemm/pack latent linear mamba moe quantize rows
+                 sampling w8a8)
+    file(GLOB sources CONFIGURE_DEPENDS kernels/cuda/${folder}/*.cu)
+    list(REMOVE_ITEM sources ${yoke_sm90_sources})
+    list(FILTER sources EXCLUDE REGEX "(mma_sm80|dense/(few_outputs|wgmma)|latent/attention)\\.cu$")
+    set(source ${PROJECT_BINARY_DIR}/generated/kernels/cuda/${folder}/joined.cu)
+    list(TRANSFORM sources REPLACE "^${PROJECT_SOURCE_DIR}/(.*)$" "#include \"\\1\"" OUTPUT_VARIABLE lines)
+    list(JOIN lines "\n" text_of_${source})
+    string(APPEND text_of_${source} "\n")
+    list(APPEND yoke_joined ${sources})
+    list(APPEND yoke_instances ${source})
+    list(APPEND generated_sources ${source})
+  endforeach()
+endif()
+
 foreach(source ${generated_sources})
   file(CONFIGURE OUTPUT ${source} CONTENT "${text_of_${source}}")
 endforeach()

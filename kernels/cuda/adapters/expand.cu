@@ -18,7 +18,7 @@ using namespace yk_adapters;
 
 namespace {
 
-constexpr int WARPS = 4, THREADS = WARPS * WARP, BLOCK_OUTPUTS = WARPS * YK_ADAPTER_CHUNK;
+constexpr int EXPAND_WARPS = 4, EXPAND_THREADS = EXPAND_WARPS * WARP, BLOCK_OUTPUTS = EXPAND_WARPS * YK_ADAPTER_CHUNK;
 
 struct expand_params {
   row_source source;
@@ -38,7 +38,7 @@ template <int ROWS, int PARTS> struct alignas(16) product_tile {
                                        int first_row, int part, int of_part)
   {
     const int64_t width = static_cast<int64_t>(p.out.n_parts) * p.out.part_tiles * RANKS;
-    for (int item = threadIdx.x; item < ROWS * PARTS * QUADS; item += THREADS) {
+    for (int item = threadIdx.x; item < ROWS * PARTS * QUADS; item += EXPAND_THREADS) {
       const int row = item / (PARTS * QUADS), i = item / QUADS % PARTS, quad = item % QUADS;
       const yk_cuda_adapter_part entry = entries.at[PARTS == 1 || i == 0 ? 0 : PARTS - 1];
       float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -67,7 +67,7 @@ template <int ROWS, int PARTS> struct alignas(16) product_tile {
 
 /* PARTS: 2 for a gated activation. */
 template <typename T, int M_TILES, int PARTS, bool IS_WIDE>
-__global__ void __launch_bounds__(THREADS) expand_kernel(const __grid_constant__ expand_params p)
+__global__ void __launch_bounds__(EXPAND_THREADS) expand_kernel(const __grid_constant__ expand_params p)
 {
   __shared__ row_tile tile;
   __shared__ product_tile<M_TILES * MMA_ROWS, PARTS> products;
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(THREADS) expand_kernel(const __grid_constant__
 
 /* ---- Launch ------------------------------------------------------------------------------------------------------ */
 
-template <typename T, bool IS_WIDE> auto kernel_of(const expand_params &p)
+template <typename T, bool IS_WIDE> auto expand_kernel_of(const expand_params &p)
 {
   const bool is_few = p.source.tile_rows == FEW_TILE_ROWS;
   constexpr int FEW = FEW_TILE_ROWS / MMA_ROWS, MANY = MANY_TILE_ROWS / MMA_ROWS;
@@ -116,12 +116,12 @@ template <typename T, bool IS_WIDE> auto kernel_of(const expand_params &p)
   return is_few ? expand_kernel<T, FEW, 1, IS_WIDE> : expand_kernel<T, MANY, 1, IS_WIDE>;
 }
 
-template <typename T> cudaError_t launch(const expand_params &p, bool is_wide, dim3 grid, cudaStream_t stream)
+template <typename T> cudaError_t launch_expand(const expand_params &p, bool is_wide, dim3 grid, cudaStream_t stream)
 {
-  const auto kernel = is_wide ? kernel_of<T, true>(p) : kernel_of<T, false>(p);
+  const auto kernel = is_wide ? expand_kernel_of<T, true>(p) : expand_kernel_of<T, false>(p);
   const cudaError_t error = yk_ptx::prefer_shared_memory(reinterpret_cast<const void *>(kernel));
   if (error != cudaSuccess) return error;
-  return yk_ptx::launch_dependent(kernel, {grid, THREADS, 0, 1}, stream, p);
+  return yk_ptx::launch_dependent(kernel, {grid, EXPAND_THREADS, 0, 1}, stream, p);
 }
 
 } // namespace
@@ -143,5 +143,6 @@ extern "C" cudaError_t yk_cuda_launch_expand(const yk_cuda_adapted_rows *rows, c
   const bool wide = has_wide_outputs(p.out);
   const dim3 grid(static_cast<unsigned>(n_blocks), static_cast<unsigned>(chunks_of(args->n_rows)),
                   static_cast<unsigned>(tile_slots_of(rows->n_rows, layout.n_adapters)));
-  return yk_cuda::with_act_type(rows->dtype, [&](auto type) { return launch<decltype(type)>(p, wide, grid, stream); });
+  return yk_cuda::with_act_type(rows->dtype,
+                                [&](auto type) { return launch_expand<decltype(type)>(p, wide, grid, stream); });
 }

@@ -26,7 +26,8 @@ using namespace yk_adapters;
 
 namespace {
 
-constexpr int WARPS = 8, THREADS = WARPS * WARP, OCTETS = 2, TILE_ROWS = OCTETS * OCTET;
+constexpr int ONE_LAUNCH_WARPS = 8, ONE_LAUNCH_THREADS = ONE_LAUNCH_WARPS * WARP, OCTETS = 2,
+              TILE_ROWS = OCTETS * OCTET;
 constexpr int MOST_ROWS = 16;       /* of a step: beside the GEMM of 64 rows, one launch is no faster than two */
 constexpr int MOST_GROUP_TILES = 3; /* tiles of ranks that a warp multiplies together: q, k and v of one tile each */
 constexpr int MOST_TILES = 12;      /* of all parts: bounds shared memory */
@@ -54,7 +55,7 @@ struct alignas(16) shared_memory {
   row_tile tile;
   float4 of_range[OCTETS][MOST_TILES][WARP]; /* x_sums of this thread block's range; the cluster reads them */
   union {
-    float4 of_warps[WARPS][MOST_GROUP_TILES * WARP];
+    float4 of_warps[ONE_LAUNCH_WARPS][MOST_GROUP_TILES * WARP];
     float products[TILE_ROWS * PITCH]; /* A x times scale: [rows][tiles][RANKS] */
   };
 };
@@ -74,10 +75,10 @@ __device__ __forceinline__ void multiply_range(const one_launch_params &p, share
     x_chunk<OCTETS> x;
     if (first < end) a.load(p.x, s.tile.adapter, first_tile, n_tiles, first);
 #pragma unroll 1
-    for (int chunk = first; chunk < end; chunk += WARPS) {
+    for (int chunk = first; chunk < end; chunk += ONE_LAUNCH_WARPS) {
       const a_chunk<GROUP_TILES> own = a;
       x.template load<IS_WIDE>(p.x, s.tile, 0, chunk);
-      if (chunk + WARPS < end) a.load(p.x, s.tile.adapter, first_tile, n_tiles, chunk + WARPS);
+      if (chunk + ONE_LAUNCH_WARPS < end) a.load(p.x, s.tile.adapter, first_tile, n_tiles, chunk + ONE_LAUNCH_WARPS);
       acc.template add<T>(own, x, n_octets, n_tiles);
     }
 #pragma unroll
@@ -116,7 +117,7 @@ __device__ __forceinline__ float4 sum_of_ranges(uint32_t address)
 [[maybe_unused]] __device__ __forceinline__ void gather_products(const one_launch_params &p, shared_memory &s)
 {
 #pragma unroll 1
-  for (int item = threadIdx.x; item < OCTETS * p.n_tiles * WARP; item += THREADS) {
+  for (int item = threadIdx.x; item < OCTETS * p.n_tiles * WARP; item += ONE_LAUNCH_THREADS) {
     const int lane = item % WARP, tile = item / WARP % p.n_tiles, octet = item / WARP / p.n_tiles;
     const yk_cuda_adapter_part entry = p.out.table[(s.tile.adapter - 1) * p.out.n_parts + tile / p.out.part_tiles];
     float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -222,7 +223,7 @@ __global__ void __maxnreg__(REGISTERS) one_launch_kernel(const __grid_constant__
 {
 #if __CUDA_ARCH__ >= 900
   __shared__ shared_memory s;
-  const int first_block = blockIdx.x * WARPS + threadIdx.x / WARP, step = gridDim.x * WARPS;
+  const int first_block = blockIdx.x * ONE_LAUNCH_WARPS + threadIdx.x / WARP, step = gridDim.x * ONE_LAUNCH_WARPS;
   yk_ptx::let_next_kernel_start();
   yk_ptx::read_parameters(p);
   find_tile(s.tile, p.source, 0, blockIdx.z);
@@ -248,7 +249,7 @@ __global__ void __maxnreg__(REGISTERS) one_launch_kernel(const __grid_constant__
 
 /* ---- Launch ------------------------------------------------------------------------------------------------------ */
 
-template <typename T> auto kernel_of(const one_launch_params &p)
+template <typename T> auto one_launch_kernel_of(const one_launch_params &p)
 {
   const bool is_wide = has_wide_outputs(p.out) && p.x.k % WIDE == 0 && yk_cuda::is_aligned(p.x.x, 16);
   if (p.out.activation.is_gated) return is_wide ? one_launch_kernel<T, 2, true> : one_launch_kernel<T, 2, false>;
@@ -256,19 +257,19 @@ template <typename T> auto kernel_of(const one_launch_params &p)
 }
 
 template <typename T>
-cudaError_t launch(const one_launch_params &p, int peers, int clusters, int slots, cudaStream_t stream)
+cudaError_t launch_one(const one_launch_params &p, int peers, int clusters, int slots, cudaStream_t stream)
 {
-  const auto kernel = kernel_of<T>(p);
+  const auto kernel = one_launch_kernel_of<T>(p);
   const dim3 grid(static_cast<unsigned>(peers * clusters), 1, static_cast<unsigned>(slots));
   const cudaError_t error = yk_ptx::prefer_shared_memory(reinterpret_cast<const void *>(kernel));
   if (error != cudaSuccess) return error;
-  return yk_ptx::launch_dependent(kernel, {grid, THREADS, 0, peers}, stream, p);
+  return yk_ptx::launch_dependent(kernel, {grid, ONE_LAUNCH_THREADS, 0, peers}, stream, p);
 }
 
 /* Clusters for each of `slots` tiles: one warp for each block of outputs, as far as `most` clusters suffice. */
 int clusters_of_tile(int n_blocks, int peers, int slots, int most)
 {
-  const int wanted = (n_blocks + peers * WARPS - 1) / (peers * WARPS);
+  const int wanted = (n_blocks + peers * ONE_LAUNCH_WARPS - 1) / (peers * ONE_LAUNCH_WARPS);
   return std::clamp(most / slots, 1, wanted);
 }
 
@@ -297,6 +298,6 @@ extern "C" cudaError_t yk_cuda_launch_adapt(const yk_cuda_adapted_rows *rows, co
   p.n_tiles = layout.n_parts * layout.part_tiles;
   p.range_chunks = (p.x.k_chunks + peers - 1) / peers;
   const int clusters = clusters_of_tile(p.n_blocks, peers, slots, rows->clusters[peers]);
-  return yk_cuda::with_act_type(rows->dtype,
-                                [&](auto type) { return launch<decltype(type)>(p, peers, clusters, slots, stream); });
+  return yk_cuda::with_act_type(
+      rows->dtype, [&](auto type) { return launch_one<decltype(type)>(p, peers, clusters, slots, stream); });
 }

@@ -19,7 +19,7 @@ using namespace yk_adapters;
 
 namespace {
 
-constexpr int WARPS = RANGE_WARPS, THREADS = WARPS * WARP, GROUP_TILES = 2;
+constexpr int SHRINK_WARPS = RANGE_WARPS, SHRINK_THREADS = SHRINK_WARPS * WARP, GROUP_TILES = 2;
 
 struct shrink_params {
   row_source source;
@@ -29,7 +29,8 @@ struct shrink_params {
 };
 
 /* Adds the warps' sums of 8 rows and writes them. */
-__device__ __forceinline__ void store_octet(const shrink_params &p, const float4 (&sums)[WARPS][GROUP_TILES * WARP],
+__device__ __forceinline__ void store_octet(const shrink_params &p,
+                                            const float4 (&sums)[SHRINK_WARPS][GROUP_TILES * WARP],
                                             const row_tile &tile, int first_row, int octet, int first_tile, int n_tiles,
                                             int range)
 {
@@ -50,10 +51,11 @@ __device__ __forceinline__ void store_octet(const shrink_params &p, const float4
 }
 
 template <typename T, int OCTETS, bool IS_WIDE>
-__global__ void __launch_bounds__(THREADS, OCTETS <= 2 ? 3 : 2) shrink_kernel(const __grid_constant__ shrink_params p)
+__global__ void __launch_bounds__(SHRINK_THREADS, OCTETS <= 2 ? 3 : 2)
+    shrink_kernel(const __grid_constant__ shrink_params p)
 {
   __shared__ row_tile tile;
-  __shared__ float4 sums[WARPS][GROUP_TILES * WARP];
+  __shared__ float4 sums[SHRINK_WARPS][GROUP_TILES * WARP];
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
   const int range = blockIdx.x / p.n_groups, first_tile = blockIdx.x % p.n_groups * GROUP_TILES;
   const int n_tiles = min(GROUP_TILES, p.n_tiles - first_tile), first_row = blockIdx.y * CHUNK_ROWS;
@@ -68,11 +70,11 @@ __global__ void __launch_bounds__(THREADS, OCTETS <= 2 ? 3 : 2) shrink_kernel(co
     x_sums<OCTETS, GROUP_TILES> acc = {};
     const int n_octets = (tile.n_rows + OCTET - 1) / OCTET;
 #pragma unroll 1
-    for (int chunk = first_chunk; chunk < end_chunk; chunk += WARPS) {
+    for (int chunk = first_chunk; chunk < end_chunk; chunk += SHRINK_WARPS) {
       x_chunk<OCTETS> x;
       x.template load<IS_WIDE>(p.x, tile, first_row, chunk);
       const a_chunk<GROUP_TILES> own = a;
-      if (chunk + WARPS < end_chunk) a.load(p.x, tile.adapter, first_tile, n_tiles, chunk + WARPS);
+      if (chunk + SHRINK_WARPS < end_chunk) a.load(p.x, tile.adapter, first_tile, n_tiles, chunk + SHRINK_WARPS);
       acc.template add<T>(own, x, n_octets, n_tiles);
     }
 #pragma unroll
@@ -91,19 +93,19 @@ __global__ void __launch_bounds__(THREADS, OCTETS <= 2 ? 3 : 2) shrink_kernel(co
   }
 }
 
-template <typename T, bool IS_WIDE> auto kernel_of(const shrink_params &p)
+template <typename T, bool IS_WIDE> auto shrink_kernel_of(const shrink_params &p)
 {
   return p.source.tile_rows == FEW_TILE_ROWS ? shrink_kernel<T, FEW_TILE_ROWS / OCTET, IS_WIDE>
                                              : shrink_kernel<T, MANY_TILE_ROWS / OCTET, IS_WIDE>;
 }
 
-template <typename T> cudaError_t launch(const shrink_params &p, dim3 grid, cudaStream_t stream)
+template <typename T> cudaError_t launch_shrink(const shrink_params &p, dim3 grid, cudaStream_t stream)
 {
   const bool is_wide = p.x.k % 8 == 0 && yk_cuda::is_aligned(p.x.x, 16);
-  const auto kernel = is_wide ? kernel_of<T, true>(p) : kernel_of<T, false>(p);
+  const auto kernel = is_wide ? shrink_kernel_of<T, true>(p) : shrink_kernel_of<T, false>(p);
   const cudaError_t error = yk_ptx::prefer_shared_memory(reinterpret_cast<const void *>(kernel));
   if (error != cudaSuccess) return error;
-  return yk_ptx::launch_dependent(kernel, {grid, THREADS, 0, 1}, stream, p);
+  return yk_ptx::launch_dependent(kernel, {grid, SHRINK_THREADS, 0, 1}, stream, p);
 }
 
 } // namespace
@@ -122,5 +124,5 @@ extern "C" cudaError_t yk_cuda_launch_shrink(const yk_cuda_adapted_rows *rows, c
   p.range_chunks = ranges.chunks;
   const dim3 grid(static_cast<unsigned>(ranges.count * p.n_groups), static_cast<unsigned>(chunks_of(rows->n_rows)),
                   static_cast<unsigned>(tile_slots_of(rows->n_rows, layout.n_adapters)));
-  return yk_cuda::with_act_type(rows->dtype, [&](auto type) { return launch<decltype(type)>(p, grid, stream); });
+  return yk_cuda::with_act_type(rows->dtype, [&](auto type) { return launch_shrink<decltype(type)>(p, grid, stream); });
 }

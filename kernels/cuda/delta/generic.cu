@@ -10,13 +10,13 @@ namespace yk_delta {
 
 namespace {
 
-constexpr int THREADS = 256, MAX_DIM = YK_DELTA_MAX_HEAD_DIM, ROUNDS = 3 * MAX_DIM / THREADS;
+constexpr int GENERIC_THREADS = 256, MAX_DIM = YK_DELTA_MAX_HEAD_DIM, GENERIC_ROUNDS = 3 * MAX_DIM / GENERIC_THREADS;
 
 struct generic_shared {
   float inputs[3 * MAX_DIM]; /* q, k, v of the token */
   float products[3];         /* q q, k k, q k */
-  float read_k[THREADS], read_q[THREADS];
-  float o[MAX_DIM], squares[THREADS / WARP];
+  float read_k[GENERIC_THREADS], read_q[GENERIC_THREADS];
+  float o[MAX_DIM], squares[GENERIC_THREADS / WARP];
   bool is_last_reader;
 };
 
@@ -33,7 +33,7 @@ struct column {
 
   __device__ static column of(const yk_delta_layout &l)
   {
-    const int32_t t = threadIdx.x, n_slices = THREADS / l.value_dim;
+    const int32_t t = threadIdx.x, n_slices = GENERIC_THREADS / l.value_dim;
     return {l.key_dim, l.value_dim, n_slices, t / l.value_dim, t % l.value_dim};
   }
 
@@ -91,7 +91,8 @@ __device__ void advance(const params &p, const head &h, int64_t row, const colum
   __syncthreads();
 }
 
-template <typename T> __global__ void __launch_bounds__(THREADS) generic_kernel(const __grid_constant__ params p)
+template <typename T>
+__global__ void __launch_bounds__(GENERIC_THREADS) generic_kernel(const __grid_constant__ params p)
 {
   __shared__ generic_shared s;
   const int32_t seq = blockIdx.y;
@@ -99,7 +100,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) generic_kernel(
   const head h = head::of(p, blockIdx.x);
   const column c = column::of(p.layout);
   const int64_t matrix = static_cast<int64_t>(h.index) * c.key_dim * c.value_dim;
-  convolution<THREADS, ROUNDS> conv;
+  convolution<GENERIC_THREADS, GENERIC_ROUNDS> conv;
   yk_ptx::wait_for_previous_kernel();
   if (rows.row >= rows.end) return;
   conv.begin(p, h, rows.before, c.key_dim, c.value_dim);
@@ -122,7 +123,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) generic_kernel(
 cudaError_t launch_generic(const params &p, yk_dtype dtype, int32_t n_seqs, cudaStream_t stream)
 {
   return yk_cuda::with_act_type(dtype, [&](auto type) {
-    const yk_ptx::launch_shape shape = {dim3(p.n_values, n_seqs), THREADS, 0, 1};
+    const yk_ptx::launch_shape shape = {dim3(p.n_values, n_seqs), GENERIC_THREADS, 0, 1};
     return yk_ptx::launch_dependent(generic_kernel<decltype(type)>, shape, stream, p);
   });
 }

@@ -208,7 +208,7 @@ template <typename T>
 __global__ void __launch_bounds__(RECURRENT_THREADS, RECURRENT_BLOCKS)
     recurrent_kernel(const __grid_constant__ params p)
 {
-  extern __shared__ __align__(16) char memory[];
+  extern __shared__ __align__(16) unsigned char memory[];
   recurrent_shared &s = *reinterpret_cast<recurrent_shared *>(memory);
   const int32_t seq = blockIdx.y;
   sequence rows = sequence::of(p, seq);

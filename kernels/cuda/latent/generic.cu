@@ -9,7 +9,8 @@ using namespace yk_ptx;
 namespace yk_latent {
 namespace {
 
-constexpr int THREADS = 128, WARPS = THREADS / WARP, CHUNK = 128; /* tokens whose scores are held at once */
+constexpr int GENERIC_THREADS = 128, GENERIC_WARPS = GENERIC_THREADS / WARP;
+constexpr int CHUNK = 128; /* tokens whose scores are held at once */
 
 /* Returns the largest value over the thread block in every thread. */
 __device__ float block_max(float x, float *shared)
@@ -19,20 +20,20 @@ __device__ float block_max(float x, float *shared)
   if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = x;
   __syncthreads();
   float top = shared[0];
-  for (int w = 1; w < WARPS; w++) top = fmaxf(top, shared[w]);
+  for (int w = 1; w < GENERIC_WARPS; w++) top = fmaxf(top, shared[w]);
   return top;
 }
 
 /* shared memory: the query [kv_rank + rope_dim], the weighted sum [kv_rank], scores [CHUNK], and separate arrays for
  * maxima and sums of warps, since warps read maxima while others write sums. */
-template <typename T> __global__ void __launch_bounds__(THREADS) generic_kernel(const params p)
+template <typename T> __global__ void __launch_bounds__(GENERIC_THREADS) generic_kernel(const params p)
 {
   extern __shared__ float memory[];
   const yk_latent_layout &l = p.layout;
   const int32_t width = l.kv_rank + l.rope_dim;
   const int64_t row = blockIdx.x, head = blockIdx.y;
   float *query = memory, *sum = query + width, *scores = sum + l.kv_rank, *maxima = scores + CHUNK,
-        *sums = maxima + WARPS;
+        *sums = maxima + GENERIC_WARPS;
   let_next_kernel_start();
   wait_for_previous_kernel();
   if (p.kv_slots[row] < 0) return; /* a padding row */
@@ -40,13 +41,13 @@ template <typename T> __global__ void __launch_bounds__(THREADS) generic_kernel(
   const int32_t *table = p.block_tables + static_cast<int64_t>(p.seq_of_row[row]) * p.block_table_stride;
   const T *q = static_cast<const T *>(p.q) + row * p.q_stride + head * (l.nope_dim + l.rope_dim);
   const T *up = static_cast<const T *>(p.kv_up) + head * (l.nope_dim + l.value_dim) * l.kv_rank;
-  for (int32_t i = threadIdx.x; i < l.kv_rank; i += THREADS) {
+  for (int32_t i = threadIdx.x; i < l.kv_rank; i += GENERIC_THREADS) {
     float absorbed = 0.0f;
     for (int32_t j = 0; j < l.nope_dim; j++) absorbed += to_float(q[j]) * to_float(up[j * l.kv_rank + i]);
     query[i] = absorbed * p.scale_log2;
     sum[i] = 0.0f;
   }
-  for (int32_t i = threadIdx.x; i < l.rope_dim; i += THREADS)
+  for (int32_t i = threadIdx.x; i < l.rope_dim; i += GENERIC_THREADS)
     query[l.kv_rank + i] = to_float(q[l.nope_dim + i]) * p.scale_log2;
   __syncthreads();
   float maximum = -INFINITY, total = 0.0f;
@@ -64,7 +65,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) generic_kernel(
     total = total * rescale + block_sum(weight, sums);
     maximum = top;
     __syncthreads();
-    for (int32_t i = threadIdx.x; i < l.kv_rank; i += THREADS) {
+    for (int32_t i = threadIdx.x; i < l.kv_rank; i += GENERIC_THREADS) {
       float value = sum[i] * rescale;
       for (int32_t t = 0; t < n; t++)
         value += scores[t] * to_float(static_cast<const T *>(p.cache)[slot_of(table, first + t) * width + i]);
@@ -73,7 +74,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) generic_kernel(
     __syncthreads();
   }
   T *y = static_cast<T *>(p.y) + (row * l.n_heads + head) * l.value_dim;
-  for (int32_t i = threadIdx.x; i < l.value_dim; i += THREADS) {
+  for (int32_t i = threadIdx.x; i < l.value_dim; i += GENERIC_THREADS) {
     float value = 0.0f;
     for (int32_t j = 0; j < l.kv_rank; j++) value += to_float(up[(l.nope_dim + i) * l.kv_rank + j]) * sum[j];
     y[i] = from_float<T>(value / total);
@@ -84,10 +85,10 @@ template <typename T> __global__ void __launch_bounds__(THREADS) generic_kernel(
 
 cudaError_t launch_generic(yk_dtype dtype, const params &p, cudaStream_t stream)
 {
-  const size_t shared_bytes = sizeof(float) * (2 * p.layout.kv_rank + p.layout.rope_dim + CHUNK + 2 * WARPS);
+  const size_t shared_bytes = sizeof(float) * (2 * p.layout.kv_rank + p.layout.rope_dim + CHUNK + 2 * GENERIC_WARPS);
   return with_act_type(dtype, [&](auto type) {
     return launch_dependent(generic_kernel<decltype(type)>,
-                            {dim3(p.n_rows, p.layout.n_heads), THREADS, shared_bytes, 1}, stream, p);
+                            {dim3(p.n_rows, p.layout.n_heads), GENERIC_THREADS, shared_bytes, 1}, stream, p);
   });
 }
 

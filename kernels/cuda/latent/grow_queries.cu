@@ -9,7 +9,7 @@ using namespace yk_rows;
 
 namespace {
 
-constexpr int THREADS = 256;
+constexpr int GROW_THREADS = 256;
 
 struct growth_params {
   void *q;
@@ -20,7 +20,7 @@ struct growth_params {
 };
 
 /* One thread block per row; rows of the first period do not change. As yk_score_growth_at. */
-template <typename T> __global__ void __launch_bounds__(THREADS) grow_queries_kernel(const growth_params p)
+template <typename T> __global__ void __launch_bounds__(GROW_THREADS) grow_queries_kernel(const growth_params p)
 {
   const yk_score_growth &g = p.growth;
   const int32_t position = p.positions[blockIdx.x];
@@ -30,7 +30,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) grow_queries_ke
   const uint32_t n_periods = (static_cast<uint32_t>(position) + g.shift) / g.period;
   const float factor = 1.0f + g.beta * logf(static_cast<float>(1 + n_periods));
   T *q = static_cast<T *>(p.q) + blockIdx.x * p.q_stride;
-  for (int32_t i = threadIdx.x; i < p.width; i += THREADS) q[i] = from_float<T>(to_float(q[i]) * factor);
+  for (int32_t i = threadIdx.x; i < p.width; i += GROW_THREADS) q[i] = from_float<T>(to_float(q[i]) * factor);
 }
 
 } // namespace
@@ -45,7 +45,7 @@ extern "C" cudaError_t yk_cuda_launch_grow_queries(yk_dtype dtype, const yk_late
   p.width = static_cast<int32_t>(yk_latent_q_width(&args->layout));
   p.growth = args->growth;
   return with_act_type(dtype, [&](auto type) {
-    return launch_with_max_shared_memory(grow_queries_kernel<decltype(type)>, dim3(args->batch->n_tokens), THREADS, 0,
-                                         stream, p);
+    return launch_with_max_shared_memory(grow_queries_kernel<decltype(type)>, dim3(args->batch->n_tokens), GROW_THREADS,
+                                         0, stream, p);
   });
 }

@@ -9,7 +9,7 @@ using namespace yk_rows;
 
 namespace {
 
-constexpr int THREADS = 256;
+constexpr int ROPE_THREADS = 256;
 
 struct rope_cache_params {
   void *q, *latent, *cache;
@@ -30,7 +30,7 @@ template <typename T> __device__ void rotate_pair(const T *from, T *to, int32_t 
 }
 
 /* One thread block per row. Before the wait it reads only data that no kernel of the step writes. */
-template <typename T> __global__ void __launch_bounds__(THREADS) rope_cache_kernel(const rope_cache_params p)
+template <typename T> __global__ void __launch_bounds__(ROPE_THREADS) rope_cache_kernel(const rope_cache_params p)
 {
   __shared__ float sums[WARP];
   const int64_t row = blockIdx.x;
@@ -45,13 +45,13 @@ template <typename T> __global__ void __launch_bounds__(THREADS) rope_cache_kern
   T *latent = static_cast<T *>(p.latent) + row * p.latent_stride, *q = static_cast<T *>(p.q) + row * p.q_stride;
   T *cached = static_cast<T *>(p.cache) + slot * (l.kv_rank + l.rope_dim);
   float squares = 0.0f;
-  for (int32_t i = threadIdx.x; i < l.kv_rank; i += THREADS) squares += to_float(latent[i]) * to_float(latent[i]);
+  for (int32_t i = threadIdx.x; i < l.kv_rank; i += ROPE_THREADS) squares += to_float(latent[i]) * to_float(latent[i]);
   const float factor = rsqrtf(block_sum(squares, sums) / static_cast<float>(l.kv_rank) + p.eps);
-  for (int32_t i = threadIdx.x; i < l.kv_rank; i += THREADS)
+  for (int32_t i = threadIdx.x; i < l.kv_rank; i += ROPE_THREADS)
     cached[i] = from_float<T>(rounded<T>(to_float(latent[i]) * factor) * to_float(norm_w[i]));
-  for (int32_t i = threadIdx.x; i < half; i += THREADS)
+  for (int32_t i = threadIdx.x; i < half; i += ROPE_THREADS)
     rotate_pair(latent + l.kv_rank, cached + l.kv_rank, i, half, rope);
-  for (int32_t i = threadIdx.x; i < l.n_heads * half; i += THREADS) {
+  for (int32_t i = threadIdx.x; i < l.n_heads * half; i += ROPE_THREADS) {
     T *head = q + static_cast<int64_t>(i / half) * head_width + l.nope_dim;
     rotate_pair(head, head, i % half, half, rope);
   }
@@ -76,7 +76,7 @@ extern "C" cudaError_t yk_cuda_launch_latent_rope_cache(yk_dtype dtype, const yk
   p.layout = args->layout;
   p.eps = args->norm_eps;
   return with_act_type(dtype, [&](auto type) {
-    return launch_with_max_shared_memory(rope_cache_kernel<decltype(type)>, dim3(args->batch->n_tokens), THREADS, 0,
-                                         stream, p);
+    return launch_with_max_shared_memory(rope_cache_kernel<decltype(type)>, dim3(args->batch->n_tokens), ROPE_THREADS,
+                                         0, stream, p);
   });
 }

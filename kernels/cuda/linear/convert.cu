@@ -10,11 +10,11 @@ using namespace yk_cuda;
 
 namespace {
 
-constexpr int THREADS = 256;
+constexpr int CONVERT_THREADS = 256;
 
 int blocks_for(int64_t n)
 {
-  return static_cast<int>(std::clamp<int64_t>((n + THREADS - 1) / THREADS, 1, 1 << 16));
+  return static_cast<int>(std::clamp<int64_t>((n + CONVERT_THREADS - 1) / CONVERT_THREADS, 1, 1 << 16));
 }
 
 template <typename T, typename S> __global__ void convert_kernel(T *dst, const S *src, int64_t n)
@@ -108,7 +108,8 @@ extern "C" cudaError_t yk_cuda_launch_convert(yk_dtype dtype, void *dst, yk_dtyp
     return with_type(src_dtype, [&](auto from) {
       using T = decltype(to);
       using S = decltype(from);
-      convert_kernel<<<blocks_for(n), THREADS, 0, stream>>>(static_cast<T *>(dst), static_cast<const S *>(src), n);
+      convert_kernel<<<blocks_for(n), CONVERT_THREADS, 0, stream>>>(static_cast<T *>(dst), static_cast<const S *>(src),
+                                                                    n);
       return cudaGetLastError();
     });
   });
@@ -119,7 +120,7 @@ extern "C" cudaError_t yk_cuda_launch_unpack_awq(const yk_cuda_unpack_target *to
 {
   if (k * n == 0) return cudaSuccess;
   return with_act_type(to->dtype, [&](auto type) {
-    unpack_awq_kernel<decltype(type)><<<blocks_for(k * n), THREADS, 0, stream>>>(*to, *source, k, n);
+    unpack_awq_kernel<decltype(type)><<<blocks_for(k * n), CONVERT_THREADS, 0, stream>>>(*to, *source, k, n);
     return cudaGetLastError();
   });
 }
@@ -129,7 +130,7 @@ extern "C" cudaError_t yk_cuda_launch_unpack_int8(const yk_cuda_unpack_target *t
 {
   if (k * n == 0) return cudaSuccess;
   return with_act_type(to->dtype, [&](auto type) {
-    unpack_int8_kernel<decltype(type)><<<blocks_for(k * n), THREADS, 0, stream>>>(*to, *source, k, n);
+    unpack_int8_kernel<decltype(type)><<<blocks_for(k * n), CONVERT_THREADS, 0, stream>>>(*to, *source, k, n);
     return cudaGetLastError();
   });
 }
@@ -140,8 +141,8 @@ extern "C" cudaError_t yk_cuda_launch_copy_rows(yk_dtype dtype, void *y, int64_t
   if (n_rows * n == 0) return cudaSuccess;
   return with_act_type(dtype, [&](auto type) {
     using T = decltype(type);
-    copy_rows_kernel<<<blocks_for(n_rows * n), THREADS, 0, stream>>>(static_cast<T *>(y), y_stride,
-                                                                     static_cast<const T *>(src), n_rows, n);
+    copy_rows_kernel<<<blocks_for(n_rows * n), CONVERT_THREADS, 0, stream>>>(static_cast<T *>(y), y_stride,
+                                                                             static_cast<const T *>(src), n_rows, n);
     return cudaGetLastError();
   });
 }
@@ -150,7 +151,7 @@ extern "C" cudaError_t yk_cuda_launch_finish(const yk_cuda_finish_args *args, cu
 {
   if (args->n_rows * args->n == 0) return cudaSuccess;
   return with_type(args->y_dtype, [&](auto type) {
-    finish_kernel<decltype(type)><<<blocks_for(args->n_rows * args->n), THREADS, 0, stream>>>(*args);
+    finish_kernel<decltype(type)><<<blocks_for(args->n_rows * args->n), CONVERT_THREADS, 0, stream>>>(*args);
     return cudaGetLastError();
   });
 }
@@ -159,7 +160,7 @@ extern "C" cudaError_t yk_cuda_launch_activate(const yk_cuda_activate_args *args
 {
   if (args->max_rows * args->n == 0) return cudaSuccess;
   return with_type(args->dtype, [&](auto type) {
-    activate_kernel<decltype(type)><<<blocks_for(args->max_rows * args->n), THREADS, 0, stream>>>(*args);
+    activate_kernel<decltype(type)><<<blocks_for(args->max_rows * args->n), CONVERT_THREADS, 0, stream>>>(*args);
     return cudaGetLastError();
   });
 }

@@ -18,7 +18,7 @@ using namespace yk_cuda;
 
 namespace {
 
-constexpr int THREADS = 256, WIDE = 8;               /* 16-bit elements in 16 bytes */
+constexpr int ORDER_THREADS = 256, WIDE = 8;         /* 16-bit elements in 16 bytes */
 constexpr int64_t FEW_BLOCKS = 1024, MOST_ROWS = 16; /* blocks that are enough to fill a GPU; rows of a block */
 
 /* Elements of a buffer: a row and the zero after it, rounded up to whole vectors. */
@@ -32,7 +32,7 @@ __host__ __device__ int64_t buffer_size(int64_t x_size)
 __device__ int matrix_of(const yk_cuda_input_order_args &a, int64_t row)
 {
   int n = 0;
-  for (int first = 0; first < a.n_matrices; first += THREADS) {
+  for (int first = 0; first < a.n_matrices; first += ORDER_THREADS) {
     const int m = first + static_cast<int>(threadIdx.x);
     n += __syncthreads_count(m < a.n_matrices && __ldcg(a.starts + m + 1) <= row);
   }
@@ -62,10 +62,10 @@ template <bool IS_WIDE> __device__ void fetch_row(const yk_cuda_input_order_args
   const uint16_t *from = static_cast<const uint16_t *>(a.x) + row * a.x_size;
   if constexpr (IS_WIDE) {
     const uint32_t address = yk_ptx::shared_address(to);
-    for (int64_t i = threadIdx.x; i < a.x_size / WIDE; i += THREADS)
+    for (int64_t i = threadIdx.x; i < a.x_size / WIDE; i += ORDER_THREADS)
       yk_ptx::cp_async_16(address + static_cast<uint32_t>(i) * 16, from + i * WIDE, true);
   } else {
-    for (int64_t i = threadIdx.x; i < a.x_size; i += THREADS) to[i] = __ldcg(from + i);
+    for (int64_t i = threadIdx.x; i < a.x_size; i += ORDER_THREADS) to[i] = __ldcg(from + i);
   }
   yk_ptx::cp_async_commit();
 }
@@ -98,12 +98,12 @@ __device__ void store(const yk_cuda_input_order_args &a, const uint16_t *from, c
 }
 
 template <bool IS_WIDE, bool IS_STAGED>
-__global__ void __launch_bounds__(THREADS) input_order_kernel(const yk_cuda_input_order_args a, int64_t each)
+__global__ void __launch_bounds__(ORDER_THREADS) input_order_kernel(const yk_cuda_input_order_args a, int64_t each)
 {
   extern __shared__ __align__(16) uint16_t buffers[];
   __shared__ int32_t rows_of_x[MOST_ROWS];
   const int64_t first_row = blockIdx.x * each, size = buffer_size(a.x_size);
-  const int64_t first = (blockIdx.y * THREADS + threadIdx.x) * static_cast<int64_t>(WIDE);
+  const int64_t first = (blockIdx.y * ORDER_THREADS + threadIdx.x) * static_cast<int64_t>(WIDE);
   columns_of_thread columns;
   if (IS_STAGED && threadIdx.x < 2) buffers[threadIdx.x * size + a.x_size] = 0;
   if (!a.starts) columns.load(a, 0, first);
@@ -160,7 +160,7 @@ extern "C" cudaError_t yk_cuda_launch_input_order(const yk_cuda_input_order_args
   if (args->n_rows == 0 || args->k == 0) return cudaSuccess;
   const bool is_wide =
       args->x_size % WIDE == 0 && args->k % WIDE == 0 && is_aligned(args->x, 16) && is_aligned(args->y, 16);
-  const int64_t each = std::clamp<int64_t>(args->n_rows / FEW_BLOCKS, 1, MOST_ROWS), chunk = THREADS * WIDE;
+  const int64_t each = std::clamp<int64_t>(args->n_rows / FEW_BLOCKS, 1, MOST_ROWS), chunk = ORDER_THREADS * WIDE;
   const dim3 grid(static_cast<unsigned>((args->n_rows + each - 1) / each),
                   static_cast<unsigned>((args->k + chunk - 1) / chunk));
   size_t bytes = static_cast<size_t>(2 * buffer_size(args->x_size)) * sizeof(uint16_t);
@@ -174,5 +174,5 @@ extern "C" cudaError_t yk_cuda_launch_input_order(const yk_cuda_input_order_args
   if (error == cudaSuccess && bytes > 48 * 1024)
     error = cudaFuncSetAttribute(of_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (error != cudaSuccess) return error;
-  return yk_ptx::launch_dependent(kernel, {grid, THREADS, bytes, 1}, stream, *args, each);
+  return yk_ptx::launch_dependent(kernel, {grid, ORDER_THREADS, bytes, 1}, stream, *args, each);
 }

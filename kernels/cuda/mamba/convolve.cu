@@ -8,11 +8,12 @@ namespace yk_mamba {
 
 namespace {
 
-constexpr int THREADS = 128, ROWS = yk_cuda::CONV_ROWS;
+constexpr int CONVOLVE_THREADS = 128, ROWS = yk_cuda::CONV_ROWS;
 
-template <typename T> __global__ void __launch_bounds__(THREADS) convolve_kernel(const __grid_constant__ params p)
+template <typename T>
+__global__ void __launch_bounds__(CONVOLVE_THREADS) convolve_kernel(const __grid_constant__ params p)
 {
-  const int32_t channel = 2 * static_cast<int32_t>(blockIdx.y * THREADS + threadIdx.x);
+  const int32_t channel = 2 * static_cast<int32_t>(blockIdx.y * CONVOLVE_THREADS + threadIdx.x);
   const int64_t first = static_cast<int64_t>(blockIdx.x) * ROWS;
   const int64_t last = first + ROWS < p.n_tokens ? first + ROWS : p.n_tokens;
   yk_ptx::let_next_kernel_start();
@@ -40,7 +41,8 @@ cudaError_t launch_convolution(const params &p, yk_dtype dtype, cudaStream_t str
   const unsigned blocks = static_cast<unsigned>((p.n_tokens + ROWS - 1) / ROWS);
   const unsigned pairs = static_cast<unsigned>(p.n_channels / 2);
   return yk_cuda::with_act_type(dtype, [&](auto type) {
-    const yk_ptx::launch_shape shape = {dim3(blocks, (pairs + THREADS - 1) / THREADS), THREADS, 0, 1};
+    const yk_ptx::launch_shape shape = {dim3(blocks, (pairs + CONVOLVE_THREADS - 1) / CONVOLVE_THREADS),
+                                        CONVOLVE_THREADS, 0, 1};
     return yk_ptx::launch_dependent(convolve_kernel<decltype(type)>, shape, stream, p);
   });
 }

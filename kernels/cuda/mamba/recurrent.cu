@@ -5,7 +5,8 @@ namespace yk_mamba {
 
 namespace {
 
-template <typename T, typename STATE> cudaError_t launch(const params &p, int32_t n_seqs, cudaStream_t stream)
+template <typename T, typename STATE>
+cudaError_t launch_recurrent_with(const params &p, int32_t n_seqs, cudaStream_t stream)
 {
   const auto kernel = recurrent_kernel<T, STATE>;
   const cudaError_t error = yk_ptx::prefer_shared_memory(reinterpret_cast<const void *>(kernel));
@@ -20,8 +21,8 @@ cudaError_t launch_recurrent(const params &p, yk_dtype dtype, bool in_registers,
 {
   return yk_cuda::with_act_type(dtype, [&](auto type) {
     using T = decltype(type);
-    return in_registers ? launch<T, state_in_registers>(p, n_seqs, stream)
-                        : launch<T, state_in_memory>(p, n_seqs, stream);
+    return in_registers ? launch_recurrent_with<T, state_in_registers>(p, n_seqs, stream)
+                        : launch_recurrent_with<T, state_in_memory>(p, n_seqs, stream);
   });
 }
 

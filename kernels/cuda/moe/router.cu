@@ -18,7 +18,7 @@ namespace {
 /* A cluster's eight thread blocks read the whole router. A wider router is faster over more blocks, in two kernels. */
 constexpr int64_t MOST_WEIGHTS = 1 << 20;
 /* available to every block without an attribute, less static shared memory */
-constexpr size_t MOST_SHARED_BYTES = 47 * 1024;
+constexpr size_t ROUTER_MOST_BYTES = 47 * 1024;
 
 template <typename T> const void *kernel_for(int per_lane, int rows, bool is_one_cluster)
 {
@@ -130,7 +130,7 @@ extern "C" bool yk_cuda_router_takes(const yk_cuda_router *router, const yk_rout
     return false;
   const router_launch launch = launch_of(*router, *args);
   bool has_clusters = false;
-  return launch.shape.shared_bytes <= MOST_SHARED_BYTES &&
+  return launch.shape.shared_bytes <= ROUTER_MOST_BYTES &&
          has_code_for_90(launch.kernel, &has_clusters) == cudaSuccess && has_clusters && fits(launch);
 }
 

@@ -9,14 +9,14 @@ using namespace yk_ptx;
 
 namespace {
 
-constexpr int WIDE = 8; /* elements of act in 16 bytes */
-constexpr int THREADS = 128;
+constexpr int SLOT_WIDE = 8; /* elements of act in 16 bytes */
+constexpr int SLOT_THREADS = 128;
 
 /* Grid: choices, vectors of a row. */
 template <typename T, int N>
-__global__ void __launch_bounds__(THREADS) weigh_kernel(const __grid_constant__ yk_weigh_args p)
+__global__ void __launch_bounds__(SLOT_THREADS) weigh_kernel(const __grid_constant__ yk_weigh_args p)
 {
-  const int n = p.hidden / N, i = blockIdx.y * THREADS + threadIdx.x;
+  const int n = p.hidden / N, i = blockIdx.y * SLOT_THREADS + threadIdx.x;
   const int64_t choice = blockIdx.x, row = choice / p.top_k;
   let_next_kernel_start();
   wait_for_previous_kernel();
@@ -30,9 +30,9 @@ __global__ void __launch_bounds__(THREADS) weigh_kernel(const __grid_constant__ 
 }
 
 template <typename T, int N>
-__global__ void __launch_bounds__(THREADS) add_rows_kernel(vec<T, N> *y, const vec<T, N> *x, int64_t n)
+__global__ void __launch_bounds__(SLOT_THREADS) add_rows_kernel(vec<T, N> *y, const vec<T, N> *x, int64_t n)
 {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * SLOT_THREADS + threadIdx.x;
   let_next_kernel_start();
   wait_for_previous_kernel();
   if (i >= n) return;
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(THREADS) add_rows_kernel(vec<T, N> *y, const v
 
 unsigned blocks_of(int64_t n_threads)
 {
-  return static_cast<unsigned>((n_threads + THREADS - 1) / THREADS);
+  return static_cast<unsigned>((n_threads + SLOT_THREADS - 1) / SLOT_THREADS);
 }
 
 template <typename T, int N> cudaError_t weigh(const yk_weigh_args &args, cudaStream_t stream)
@@ -54,7 +54,7 @@ template <typename T, int N> cudaError_t weigh(const yk_weigh_args &args, cudaSt
   const cudaError_t error = prefer_shared_memory(reinterpret_cast<const void *>(kernel));
   if (error != cudaSuccess) return error;
   const dim3 grid(static_cast<unsigned>(args.n_tokens) * args.top_k, blocks_of(args.hidden / N));
-  return launch_dependent(kernel, {grid, THREADS, 0, 1}, stream, args);
+  return launch_dependent(kernel, {grid, SLOT_THREADS, 0, 1}, stream, args);
 }
 
 template <typename T, int N> cudaError_t add_rows(void *y, const void *x, int64_t n, cudaStream_t stream)
@@ -62,7 +62,7 @@ template <typename T, int N> cudaError_t add_rows(void *y, const void *x, int64_
   const auto kernel = add_rows_kernel<T, N>;
   const cudaError_t error = prefer_shared_memory(reinterpret_cast<const void *>(kernel));
   if (error != cudaSuccess) return error;
-  return launch_dependent(kernel, {dim3(blocks_of(n / N)), THREADS, 0, 1}, stream, static_cast<vec<T, N> *>(y),
+  return launch_dependent(kernel, {dim3(blocks_of(n / N)), SLOT_THREADS, 0, 1}, stream, static_cast<vec<T, N> *>(y),
                           static_cast<const vec<T, N> *>(x), n / N);
 }
 
@@ -71,19 +71,19 @@ template <typename T, int N> cudaError_t add_rows(void *y, const void *x, int64_
 extern "C" cudaError_t yk_cuda_launch_weigh(yk_dtype dtype, const yk_weigh_args *args, cudaStream_t stream)
 {
   if (args->n_tokens <= 0 || args->hidden <= 0) return cudaSuccess;
-  const bool is_wide = args->hidden % WIDE == 0 && is_aligned(args->x, 16) && is_aligned(args->y, 16);
+  const bool is_wide = args->hidden % SLOT_WIDE == 0 && is_aligned(args->x, 16) && is_aligned(args->y, 16);
   return with_act_type(dtype, [&](auto type) {
     using T = decltype(type);
-    return is_wide ? weigh<T, WIDE>(*args, stream) : weigh<T, 1>(*args, stream);
+    return is_wide ? weigh<T, SLOT_WIDE>(*args, stream) : weigh<T, 1>(*args, stream);
   });
 }
 
 extern "C" cudaError_t yk_cuda_launch_add_rows(yk_dtype dtype, void *y, const void *x, int64_t n, cudaStream_t stream)
 {
   if (n <= 0) return cudaSuccess;
-  const bool is_wide = n % WIDE == 0 && is_aligned(x, 16) && is_aligned(y, 16);
+  const bool is_wide = n % SLOT_WIDE == 0 && is_aligned(x, 16) && is_aligned(y, 16);
   return with_act_type(dtype, [&](auto type) {
     using T = decltype(type);
-    return is_wide ? add_rows<T, WIDE>(y, x, n, stream) : add_rows<T, 1>(y, x, n, stream);
+    return is_wide ? add_rows<T, SLOT_WIDE>(y, x, n, stream) : add_rows<T, 1>(y, x, n, stream);
   });
 }

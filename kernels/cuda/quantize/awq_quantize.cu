@@ -10,14 +10,14 @@ using namespace yk_awq;
 
 namespace {
 
-constexpr int THREADS = 256, WARPS = THREADS / WARP;
+constexpr int QUANTIZE_THREADS = 256, QUANTIZE_WARPS = QUANTIZE_THREADS / WARP;
 
 /* ---- Two passes -------------------------------------------------------------------------------------------------- */
 
 /* Scales and zeros. A thread block takes a group of 8 outputs, one warp each. */
 template <typename T> __global__ void range_kernel(const yk_awq_quantize_args p)
 {
-  __shared__ uint32_t zeros[WARPS];
+  __shared__ uint32_t zeros[QUANTIZE_WARPS];
   const yk_awq_floats &w = p.weight;
   const int64_t n_groups = w.k / w.group, which = blockIdx.x % n_groups, word = blockIdx.x / n_groups;
   const int warp = threadIdx.x / WARP;
@@ -30,7 +30,7 @@ template <typename T> __global__ void range_kernel(const yk_awq_quantize_args p)
   __syncthreads();
   if (threadIdx.x > 0) return;
   uint32_t all = 0;
-  for (int i = 0; i < WARPS; i++) all |= zeros[i];
+  for (int i = 0; i < QUANTIZE_WARPS; i++) all |= zeros[i];
   p.out.qzeros[which * (w.n / 8) + word] = all;
 }
 
@@ -42,7 +42,7 @@ template <typename T> __global__ void words_kernel(const yk_awq_quantize_args p,
   const yk_awq_floats &w = p.weight;
   const int64_t first_k = static_cast<int64_t>(blockIdx.x % k_tiles) * INPUTS, k = first_k + threadIdx.x % INPUTS;
   const int64_t first_n = static_cast<int64_t>(blockIdx.x / k_tiles) * OUTPUTS, which = k / w.group;
-  for (int row = threadIdx.x / INPUTS; row < OUTPUTS; row += THREADS / INPUTS) {
+  for (int row = threadIdx.x / INPUTS; row < OUTPUTS; row += QUANTIZE_THREADS / INPUTS) {
     const int64_t n = first_n + row;
     if (n >= w.n || k >= w.k) continue;
     group g;
@@ -51,7 +51,7 @@ template <typename T> __global__ void words_kernel(const yk_awq_quantize_args p,
     tile[row][k - first_k] = static_cast<uint8_t>(whole_of(g, cut(scaled<T>(w, n, k), limit_of(w, n, which))));
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < INPUTS * OUTPUTS / 8; i += THREADS) {
+  for (int i = threadIdx.x; i < INPUTS * OUTPUTS / 8; i += QUANTIZE_THREADS) {
     const int column = i % (OUTPUTS / 8), input = i / (OUTPUTS / 8);
     if (first_n + column * 8 >= w.n || first_k + input >= w.k) continue;
     uint32_t word = 0;
@@ -63,14 +63,15 @@ template <typename T> __global__ void words_kernel(const yk_awq_quantize_args p,
 template <typename T> void launch_ranges(const yk_awq_quantize_args &p, cudaStream_t stream)
 {
   const int64_t n_groups = p.weight.k / p.weight.group;
-  range_kernel<T><<<static_cast<unsigned>(p.weight.n / 8 * n_groups), THREADS, 0, stream>>>(p);
+  range_kernel<T><<<static_cast<unsigned>(p.weight.n / 8 * n_groups), QUANTIZE_THREADS, 0, stream>>>(p);
 }
 
 template <typename T> cudaError_t launch_two_passes(const yk_awq_quantize_args &p, cudaStream_t stream)
 {
   const int64_t k_tiles = (p.weight.k + 31) / 32, n_tiles = (p.weight.n + 255) / 256;
   launch_ranges<T>(p, stream);
-  words_kernel<T><<<static_cast<unsigned>(k_tiles * n_tiles), THREADS, 0, stream>>>(p, static_cast<int>(k_tiles));
+  words_kernel<T>
+      <<<static_cast<unsigned>(k_tiles * n_tiles), QUANTIZE_THREADS, 0, stream>>>(p, static_cast<int>(k_tiles));
   return cudaGetLastError();
 }
 

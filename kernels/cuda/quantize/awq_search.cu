@@ -9,7 +9,7 @@ using namespace yk_awq;
 
 namespace {
 
-constexpr int THREADS = 256, WARPS = THREADS / WARP;
+constexpr int SEARCH_THREADS = 256, SEARCH_WARPS = SEARCH_THREADS / WARP;
 
 /* ---- Observing --------------------------------------------------------------------------------------------------- */
 
@@ -38,7 +38,7 @@ struct place {
 
 __device__ place place_of(const yk_awq_floats &p)
 {
-  const int64_t at = blockIdx.x * static_cast<int64_t>(WARPS) + threadIdx.x / WARP, n_groups = p.k / p.group;
+  const int64_t at = blockIdx.x * static_cast<int64_t>(SEARCH_WARPS) + threadIdx.x / WARP, n_groups = p.k / p.group;
   return {at / n_groups, at % n_groups};
 }
 
@@ -113,19 +113,20 @@ __global__ void take_better_kernel(const yk_awq_floats p, float factor, int is_f
 
 __device__ double block_sum(double x)
 {
-  __shared__ double shared[WARPS];
+  __shared__ double shared[SEARCH_WARPS];
   x = yk_cuda::warp_sum(x);
   if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = x;
   __syncthreads();
   double sum = 0;
-  for (int i = 0; i < WARPS; i++) sum += shared[i];
+  for (int i = 0; i < SEARCH_WARPS; i++) sum += shared[i];
   return sum;
 }
 
 __global__ void squares_kernel(const float *y, int64_t n, double *partials)
 {
   double sum = 0;
-  for (int64_t i = blockIdx.x * static_cast<int64_t>(THREADS) + threadIdx.x; i < n; i += gridDim.x * THREADS)
+  for (int64_t i = blockIdx.x * static_cast<int64_t>(SEARCH_THREADS) + threadIdx.x; i < n;
+       i += gridDim.x * SEARCH_THREADS)
     sum += static_cast<double>(y[i]) * static_cast<double>(y[i]);
   sum = block_sum(sum);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
@@ -139,7 +140,7 @@ __global__ void add_partials_kernel(const double *partials, yk_awq_found *found)
 
 __global__ void divide_kernel(const float *rows, const float *k_scales, int64_t n, int64_t k, float *out)
 {
-  const int64_t i = blockIdx.x * static_cast<int64_t>(THREADS) + threadIdx.x;
+  const int64_t i = blockIdx.x * static_cast<int64_t>(SEARCH_THREADS) + threadIdx.x;
   if (i < n) out[i] = k_scales ? __fdiv_rn(rows[i], k_scales[i % k]) : rows[i];
 }
 
@@ -150,7 +151,7 @@ unsigned blocks_for(int64_t items, int each)
 
 unsigned group_blocks(const yk_awq_floats *p)
 {
-  return blocks_for(p->n * (p->k / p->group), WARPS);
+  return blocks_for(p->n * (p->k / p->group), SEARCH_WARPS);
 }
 
 } // namespace
@@ -168,7 +169,8 @@ extern "C" cudaError_t yk_cuda_launch_awq_errors(const yk_awq_floats *weight, in
                                                  yk_awq_found *found, cudaStream_t stream)
 {
   return yk_cuda::with_type(weight->dtype, [&](auto type) {
-    errors_kernel<decltype(type)><<<group_blocks(weight), THREADS, 0, stream>>>(*weight, first_output, errors, found);
+    errors_kernel<decltype(type)>
+        <<<group_blocks(weight), SEARCH_THREADS, 0, stream>>>(*weight, first_output, errors, found);
     return cudaGetLastError();
   });
 }
@@ -176,16 +178,17 @@ extern "C" cudaError_t yk_cuda_launch_awq_errors(const yk_awq_floats *weight, in
 extern "C" cudaError_t yk_cuda_launch_awq_add_squares(const float *y, int64_t n, double *partials, yk_awq_found *found,
                                                       cudaStream_t stream)
 {
-  static_assert(YK_CUDA_AWQ_PARTIALS == THREADS, "a thread adds one");
-  squares_kernel<<<YK_CUDA_AWQ_PARTIALS, THREADS, 0, stream>>>(y, n, partials);
-  add_partials_kernel<<<1, THREADS, 0, stream>>>(partials, found);
+  static_assert(YK_CUDA_AWQ_PARTIALS == SEARCH_THREADS, "a thread adds one");
+  squares_kernel<<<YK_CUDA_AWQ_PARTIALS, SEARCH_THREADS, 0, stream>>>(y, n, partials);
+  add_partials_kernel<<<1, SEARCH_THREADS, 0, stream>>>(partials, found);
   return cudaGetLastError();
 }
 
 extern "C" cudaError_t yk_cuda_launch_awq_divide(const float *rows, const float *k_scales, int64_t n_rows, int64_t k,
                                                  float *out, cudaStream_t stream)
 {
-  divide_kernel<<<blocks_for(n_rows * k, THREADS), THREADS, 0, stream>>>(rows, k_scales, n_rows * k, k, out);
+  divide_kernel<<<blocks_for(n_rows * k, SEARCH_THREADS), SEARCH_THREADS, 0, stream>>>(rows, k_scales, n_rows * k, k,
+                                                                                       out);
   return cudaGetLastError();
 }
 
@@ -194,7 +197,7 @@ extern "C" cudaError_t yk_cuda_launch_awq_changes(const yk_awq_floats *weight, i
 {
   return yk_cuda::with_type(weight->dtype, [&](auto type) {
     changes_kernel<decltype(type)>
-        <<<group_blocks(weight), THREADS, 0, stream>>>(*weight, first_output, factor, changes, found);
+        <<<group_blocks(weight), SEARCH_THREADS, 0, stream>>>(*weight, first_output, factor, changes, found);
     return cudaGetLastError();
   });
 }
@@ -205,7 +208,7 @@ extern "C" cudaError_t yk_cuda_launch_awq_take_better(const yk_awq_floats *weigh
 {
   return yk_cuda::with_type(weight->dtype, [&](auto type) {
     take_better_kernel<decltype(type)>
-        <<<group_blocks(weight), THREADS, 0, stream>>>(*weight, factor, is_first, changes, dots, losses, limits);
+        <<<group_blocks(weight), SEARCH_THREADS, 0, stream>>>(*weight, factor, is_first, changes, dots, losses, limits);
     return cudaGetLastError();
   });
 }

@@ -15,11 +15,11 @@ using namespace yk_rows;
 
 namespace {
 
-constexpr int MANY_ROWS = 256; /* up to this number of rows have a thread block each, all at once: norm.cu's kernel */
+constexpr int COMBINE_MANY_ROWS = 256; /* up to as many rows have a thread block each at once: norm.cu's kernel */
 constexpr int STAGES = 2;
 /* thread blocks per multiprocessor: a single one would leave it idle at times */
 constexpr int MOST_SM_BLOCKS = 3, FEWEST_SM_BLOCKS = 2;
-constexpr int MOST_THREADS = 1024; /* threads per multiprocessor: registers suffice for this number */
+constexpr int COMBINE_MOST_THREADS = 1024; /* threads per multiprocessor: registers suffice for this number */
 constexpr int MOST_CHOICES = 8;
 /* maximum of a block in addition to its stages: static memory, and the system's */
 constexpr size_t OWN_SHARED_BYTES = 2048;
@@ -55,7 +55,7 @@ int sm_blocks(const yk_combine_args &combine)
       cudaDeviceGetAttribute(&sm_bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device) != cudaSuccess)
     return 0;
   const int by_memory = static_cast<int>(sm_bytes / (STAGES * stage_bytes(combine) + OWN_SHARED_BYTES));
-  return std::min({by_memory, MOST_THREADS / row_threads(combine.hidden / WIDE), MOST_SM_BLOCKS});
+  return std::min({by_memory, COMBINE_MOST_THREADS / row_threads(combine.hidden / WIDE), MOST_SM_BLOCKS});
 }
 
 /* The sources of a row, copied by warp 0, one per lane: the slots of its choices, then the residual, then the shared
@@ -136,7 +136,8 @@ struct row_weights {
 };
 
 template <typename T>
-__global__ void __launch_bounds__(MOST_THREADS) combine_norm_kernel(const __grid_constant__ combine_norm_params p)
+__global__ void __launch_bounds__(COMBINE_MOST_THREADS)
+    combine_norm_kernel(const __grid_constant__ combine_norm_params p)
 {
 #if __CUDA_ARCH__ >= 900
   using V = vec<T, WIDE>;
@@ -217,9 +218,9 @@ template <typename T> cudaError_t launch(const combine_norm_params &p, cudaStrea
 extern "C" bool yk_cuda_combine_norm_takes(yk_dtype dtype, const yk_add_norm_args *args)
 {
   const yk_combine_args *c = args->combine;
-  if (!c || args->result_w || args->gain != 0.0f || args->n_partials != 1 || args->n_rows <= MANY_ROWS ||
+  if (!c || args->result_w || args->gain != 0.0f || args->n_partials != 1 || args->n_rows <= COMBINE_MANY_ROWS ||
       c->n_tokens != args->n_rows || c->hidden != args->hidden || c->hidden % WIDE != 0 ||
-      c->hidden / WIDE > MOST_THREADS || c->top_k > MOST_CHOICES)
+      c->hidden / WIDE > COMBINE_MOST_THREADS || c->top_k > MOST_CHOICES)
     return false;
   bool has_code = false;
   const void *kernel = dtype == YK_F16 ? reinterpret_cast<const void *>(combine_norm_kernel<__half>)

@@ -10,7 +10,7 @@ using namespace yk_rows;
 
 namespace {
 
-constexpr int MOST_THREADS = 512;
+constexpr int NORMS_MOST_THREADS = 512;
 
 /* Vectors of a row are of N elements of T; counts and places below are in vectors. */
 struct row_norms_params {
@@ -42,7 +42,7 @@ __device__ __forceinline__ int32_t bits_of(float squares)
 }
 
 template <typename T, int N>
-__global__ void __launch_bounds__(MOST_THREADS) row_squares_kernel(const __grid_constant__ row_norms_params p)
+__global__ void __launch_bounds__(NORMS_MOST_THREADS) row_squares_kernel(const __grid_constant__ row_norms_params p)
 {
   __shared__ float q_sums[WARP], k_sums[WARP];
   const int32_t row = blockIdx.x;
@@ -80,7 +80,7 @@ __device__ __forceinline__ void scale_part(vec<T, N> *x, const vec<T, N> *weight
 }
 
 template <typename T, int N>
-__global__ void __launch_bounds__(MOST_THREADS) row_norms_kernel(const __grid_constant__ row_norms_params p)
+__global__ void __launch_bounds__(NORMS_MOST_THREADS) row_norms_kernel(const __grid_constant__ row_norms_params p)
 {
   vec<T, N> *x = static_cast<vec<T, N> *>(p.qkv) + blockIdx.x * p.stride;
   let_next_kernel_start();
@@ -120,7 +120,7 @@ cudaError_t launch(void (*wide)(row_norms_params), void (*narrow)(row_norms_para
   const row_norms_params p = params_of(args, is_wide ? WIDE : 1);
   if (args.n_tokens == 0) return cudaSuccess;
   return launch_with_max_shared_memory(is_wide ? wide : narrow, dim3(args.n_tokens),
-                                       std::min(row_threads(p.n_q), MOST_THREADS), 0, stream, p);
+                                       std::min(row_threads(p.n_q), NORMS_MOST_THREADS), 0, stream, p);
 }
 
 } // namespace

@@ -13,7 +13,7 @@ using namespace yk_sample;
 
 namespace {
 
-constexpr int CLUSTER_BLOCKS = 8; /* on GPUs that have clusters */
+constexpr int BEST_CLUSTER_BLOCKS = 8; /* on GPUs that have clusters */
 constexpr int BEST_THREADS = 256, BEST_WARPS = BEST_THREADS / WARP;
 constexpr int FOURS = 4; /* loads of 16 bytes in flight per thread */
 
@@ -112,11 +112,11 @@ extern "C" cudaError_t yk_cuda_launch_best_logits(const yk_best_logits_args *arg
 {
   if (args->n_rows == 0) return cudaSuccess;
   bool has_clusters;
-  const void *kernel = reinterpret_cast<const void *>(best_logits_kernel<CLUSTER_BLOCKS>);
+  const void *kernel = reinterpret_cast<const void *>(best_logits_kernel<BEST_CLUSTER_BLOCKS>);
   const cudaError_t error = has_code_for_90(kernel, &has_clusters);
   if (error != cudaSuccess) return error;
   const dim3 grid(static_cast<unsigned>(args->n_rows));
   if (!has_clusters) return launch_dependent(best_logits_kernel<1>, {grid, BEST_THREADS, 0, 1}, stream, *args);
-  return launch_dependent(best_logits_kernel<CLUSTER_BLOCKS>,
-                          {dim3(grid.x * CLUSTER_BLOCKS), BEST_THREADS, 0, CLUSTER_BLOCKS}, stream, *args);
+  return launch_dependent(best_logits_kernel<BEST_CLUSTER_BLOCKS>,
+                          {dim3(grid.x * BEST_CLUSTER_BLOCKS), BEST_THREADS, 0, BEST_CLUSTER_BLOCKS}, stream, *args);
 }

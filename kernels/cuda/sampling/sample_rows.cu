@@ -14,8 +14,9 @@ namespace {
 
 /* Thread blocks of a cluster, on GPUs that have clusters. The shared memory of eight holds a row of YK_CUDA_MAX_VOCAB
  * scaled logits. */
-constexpr int CLUSTER_BLOCKS = 8;
-static_assert(sizeof(shared_state<CLUSTER_BLOCKS>) + YK_CUDA_MAX_VOCAB / CLUSTER_BLOCKS * sizeof(float) < 227 * 1024,
+constexpr int SAMPLE_CLUSTER_BLOCKS = 8;
+static_assert(sizeof(shared_state<SAMPLE_CLUSTER_BLOCKS>) + YK_CUDA_MAX_VOCAB / SAMPLE_CLUSTER_BLOCKS * sizeof(float) <
+                  227 * 1024,
               "a slice fits");
 
 /* ---- Filters ----------------------------------------------------------------------------------------------------- */
@@ -289,16 +290,18 @@ extern "C" cudaError_t yk_cuda_launch_sample(const yk_cuda_sample_launch *launch
 {
   if (launch->n_launched == 0) return cudaSuccess;
   bool has_clusters;
-  cudaError_t error = has_code_for_90(reinterpret_cast<const void *>(sample_kernel<CLUSTER_BLOCKS>), &has_clusters);
+  cudaError_t error =
+      has_code_for_90(reinterpret_cast<const void *>(sample_kernel<SAMPLE_CLUSTER_BLOCKS>), &has_clusters);
   if (error != cudaSuccess) return error;
   const dim3 grid(static_cast<unsigned>(launch->n_launched));
   if (!has_clusters) return launch_dependent(sample_kernel<1>, {grid, THREADS, 0, 1}, stream, *launch);
-  const size_t slice_bytes = slice_ids(launch->shard_first[launch->n_shards], CLUSTER_BLOCKS) * sizeof(float);
-  error = cudaFuncSetAttribute(sample_kernel<CLUSTER_BLOCKS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+  const size_t slice_bytes = slice_ids(launch->shard_first[launch->n_shards], SAMPLE_CLUSTER_BLOCKS) * sizeof(float);
+  error = cudaFuncSetAttribute(sample_kernel<SAMPLE_CLUSTER_BLOCKS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(slice_bytes));
   if (error != cudaSuccess) return error;
-  return launch_dependent(sample_kernel<CLUSTER_BLOCKS>,
-                          {dim3(grid.x * CLUSTER_BLOCKS), THREADS, slice_bytes, CLUSTER_BLOCKS}, stream, *launch);
+  return launch_dependent(sample_kernel<SAMPLE_CLUSTER_BLOCKS>,
+                          {dim3(grid.x * SAMPLE_CLUSTER_BLOCKS), THREADS, slice_bytes, SAMPLE_CLUSTER_BLOCKS}, stream,
+                          *launch);
 }
 
 extern "C" cudaError_t yk_cuda_launch_count(uint32_t *counts, const int32_t *tokens, int32_t n_tokens, int32_t n_prompt,

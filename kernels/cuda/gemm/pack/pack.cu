@@ -52,11 +52,11 @@ __device__ uint32_t scale_word_of(const repack_params &p, int64_t column, int64_
 
 /* A thread block packs four panels of a K tile, one thread for each lane of each input half. Two parts of a layer may
  * share a panel, 8 columns each: a word keeps the nibbles that the other part's call wrote. */
-constexpr int PANEL_THREADS = 64, BLOCK_PANELS = 4;
+constexpr int REPACK_PANEL_THREADS = 64, REPACK_BLOCK_PANELS = 4;
 
-__global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) repack_kernel(repack_params p)
+__global__ void __launch_bounds__(REPACK_PANEL_THREADS *REPACK_BLOCK_PANELS) repack_kernel(repack_params p)
 {
-  const packed_panel<PANEL_THREADS, BLOCK_PANELS> to(p.to);
+  const packed_panel<REPACK_PANEL_THREADS, REPACK_BLOCK_PANELS> to(p.to);
   if (to.panel >= p.to.panels) return;
   const int half = to.thread / 32, lane = to.thread % 32;
   int64_t columns[2];
@@ -105,7 +105,7 @@ extern "C" yk_status yk_gemm_pack(const yk_gemm_desc *desc, void *packed, const 
   YK_TRY(source_check(*desc, *source, first_column, n_columns, err));
   if (n_columns == 0) return YK_OK;
   const repack_params p = {*source, {*desc, packed, first_column, n_columns}};
-  const unsigned blocks = packed_panel<PANEL_THREADS, BLOCK_PANELS>::blocks(p.to, *desc);
-  repack_kernel<<<blocks, PANEL_THREADS * BLOCK_PANELS, 0, stream>>>(p);
+  const unsigned blocks = packed_panel<REPACK_PANEL_THREADS, REPACK_BLOCK_PANELS>::blocks(p.to, *desc);
+  repack_kernel<<<blocks, REPACK_PANEL_THREADS * REPACK_BLOCK_PANELS, 0, stream>>>(p);
   return cuda_status(cudaGetLastError(), "GEMM pack", err);
 }

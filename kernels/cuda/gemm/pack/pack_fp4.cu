@@ -62,11 +62,12 @@ __device__ uint32_t with_scales(const rows_params &p, const PANEL &to, uint32_t 
 
 /* A thread block packs four panels of a K tile, one thread for each lane of each input half. Two parts of a layer may
  * share a panel, 8 columns each: a word keeps the bits that the other part's call wrote. */
-constexpr int PANEL_THREADS = 64, BLOCK_PANELS = 4;
+constexpr int FP4_PANEL_THREADS = 64, FP4_BLOCK_PANELS = 4;
 
-template <yk_dtype DTYPE> __global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) pack_fp4_kernel(rows_params p)
+template <yk_dtype DTYPE>
+__global__ void __launch_bounds__(FP4_PANEL_THREADS *FP4_BLOCK_PANELS) pack_fp4_kernel(rows_params p)
 {
-  const packed_panel<PANEL_THREADS, BLOCK_PANELS> to(p.to);
+  const packed_panel<FP4_PANEL_THREADS, FP4_BLOCK_PANELS> to(p.to);
   if (to.panel >= p.to.panels) return;
   const int half = to.thread / 32, lane = to.thread % 32;
   uint32_t *words = reinterpret_cast<uint32_t *>(to.packed) + to.thread * 4;
@@ -82,7 +83,7 @@ template <yk_dtype DTYPE> __global__ void __launch_bounds__(PANEL_THREADS *BLOCK
     }
   }
   uint32_t *scales = reinterpret_cast<uint32_t *>(to.packed + YK_GEMM_PANEL_WEIGHT_BYTES(YK_GEMM_FP4));
-  for (int i = to.thread; i < p.to.groups / 2 * 8; i += PANEL_THREADS) {
+  for (int i = to.thread; i < p.to.groups / 2 * 8; i += FP4_PANEL_THREADS) {
     const int row = i / 2 % 8, group = i / 16 * 4 + i % 2 * 2;
     uint32_t word = scales[i];
     for (int upper = 0; upper < 2; upper++) word = with_scales<DTYPE>(p, to, word, row, upper, group);
@@ -96,11 +97,11 @@ cudaError_t pack_fp4(const yk_gemm_desc &desc, const rows_params &p, cudaStream_
 {
   const unsigned row_blocks = static_cast<unsigned>(ceil_div(p.to.panels * PANEL_COLUMNS, 8));
   fp4_row_scales_kernel<<<row_blocks, 256, 0, stream>>>(p);
-  const unsigned blocks = packed_panel<PANEL_THREADS, BLOCK_PANELS>::blocks(p.to, desc);
+  const unsigned blocks = packed_panel<FP4_PANEL_THREADS, FP4_BLOCK_PANELS>::blocks(p.to, desc);
   if (desc.dtype == YK_F16)
-    pack_fp4_kernel<YK_F16><<<blocks, PANEL_THREADS * BLOCK_PANELS, 0, stream>>>(p);
+    pack_fp4_kernel<YK_F16><<<blocks, FP4_PANEL_THREADS * FP4_BLOCK_PANELS, 0, stream>>>(p);
   else
-    pack_fp4_kernel<YK_BF16><<<blocks, PANEL_THREADS * BLOCK_PANELS, 0, stream>>>(p);
+    pack_fp4_kernel<YK_BF16><<<blocks, FP4_PANEL_THREADS * FP4_BLOCK_PANELS, 0, stream>>>(p);
   return cudaGetLastError();
 }
 

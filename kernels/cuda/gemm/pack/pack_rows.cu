@@ -36,13 +36,13 @@ __device__ uint32_t int8_scale_word(float ratio, float zero)
          static_cast<uint32_t>(fixed + 128 * 256) / 256u << 24;
 }
 
-constexpr int PANEL_THREADS = 128, BLOCK_PANELS = 2;
+constexpr int ROWS_PANEL_THREADS = 128, ROWS_BLOCK_PANELS = 2;
 
 /* A thread block packs two panels of a K tile, one thread for the 16 bytes that a lane loads at once. Two parts of a
  * layer may share a panel, 8 columns each: a word keeps the bytes that the other part's call wrote. */
-__global__ void __launch_bounds__(PANEL_THREADS *BLOCK_PANELS) pack_rows_kernel(rows_params p)
+__global__ void __launch_bounds__(ROWS_PANEL_THREADS *ROWS_BLOCK_PANELS) pack_rows_kernel(rows_params p)
 {
-  const packed_panel<PANEL_THREADS, BLOCK_PANELS> to(p.to);
+  const packed_panel<ROWS_PANEL_THREADS, ROWS_BLOCK_PANELS> to(p.to);
   if (to.panel >= p.to.panels) return;
   const int quarter = to.thread / 32, lane = to.thread % 32;
   const bool is_spread = !p.is_int8 && !p.to.is_bf16; /* bits in the order of encoding_fp8.cuh for float16 */
@@ -87,7 +87,7 @@ extern "C" yk_status yk_gemm_pack_rows(const yk_gemm_desc *desc, void *packed, c
   if (desc->encoding == YK_GEMM_FP4) return cuda_status(pack_fp4(*desc, p, stream), "GEMM pack", err);
   const unsigned row_blocks = static_cast<unsigned>(ceil_div(p.to.panels * PANEL_COLUMNS, 8));
   row_scales_kernel<<<row_blocks, 256, 0, stream>>>(p);
-  const unsigned blocks = packed_panel<PANEL_THREADS, BLOCK_PANELS>::blocks(p.to, *desc);
-  pack_rows_kernel<<<blocks, PANEL_THREADS * BLOCK_PANELS, 0, stream>>>(p);
+  const unsigned blocks = packed_panel<ROWS_PANEL_THREADS, ROWS_BLOCK_PANELS>::blocks(p.to, *desc);
+  pack_rows_kernel<<<blocks, ROWS_PANEL_THREADS * ROWS_BLOCK_PANELS, 0, stream>>>(p);
   return cuda_status(cudaGetLastError(), "GEMM pack", err);
 }
