@@ -243,7 +243,7 @@ class Page(page_case.Case):
           view.end();
           return (performance.now() - from) / 1000;
         })()""")
-        self.assertLess(seconds, 3)
+        self.assertLess(seconds, 20)  # minutes if a run is read again for each of its characters
 
     def test_streaming_is_incremental(self):
         """Finished parts stay the same elements, so that a selection persists, and a long answer costs only its new
@@ -265,8 +265,9 @@ class Page(page_case.Case):
             view.end();
             return performance.now() - from;
           };
+          const least = (n) => Math.min(cost(n), cost(n), cost(n));
           cost(2000);
-          return [cost(4000), cost(16000)];
+          return [least(4000), least(16000)];
         })()""")
         self.assertLess(seconds[1], 12 * max(seconds[0], 5), "four times the text")
 

@@ -18,6 +18,7 @@
 
 /* Every CPU device gets a table whose linear layers and attention are wrapped here. */
 static atomic_int n_devices, n_calls, fail_at_call, failing_device;
+static atomic_int n_first_calls;         /* of rank 0 */
 static atomic_int stall_ms;              /* of the failing call; 0: it returns an error */
 static atomic_int n_permitted = INT_MAX; /* further calls of the failing rank wait until this grows */
 static yk_device *devices[YK_MAX_RANKS];
@@ -37,6 +38,7 @@ static void sleep_ms(int64_t ms)
 static yk_status maybe_fail(const yk_device *dev, yk_err *err)
 {
   int failing = atomic_load(&failing_device);
+  if (dev == devices[0]) atomic_fetch_add(&n_first_calls, 1);
   if (failing < 0 || dev != devices[failing]) return YK_OK;
   const int call = atomic_fetch_add(&n_calls, 1) + 1;
   while (call > atomic_load(&n_permitted)) sleep_ms(1);
@@ -162,6 +164,7 @@ static yk_engine *open_engine_in(const char *model_dir, int n_ranks, int n_stage
   options.log.level = YK_LOG_ERROR;
   atomic_store(&failing_device, -1);
   atomic_store(&n_calls, 0);
+  atomic_store(&n_first_calls, 0);
   atomic_store(&n_permitted, INT_MAX);
   yk_engine *engine;
   atomic_store(&n_devices, 0);
@@ -378,14 +381,15 @@ static void a_stalled_stage_is_named(void **state)
 {
   (void)state;
   for (int rank = 0; rank < STAGE_RANKS; rank++) {
-    yk_engine *engine = open_engine_in(YOKE_TESTS_DIR "/golden/families/qwen3", STAGE_RANKS, 2, 0.1, 0);
-    atomic_store(&fail_at_call, 4);
-    atomic_store(&stall_ms, 400);
+    yk_engine *engine = open_engine_in(YOKE_TESTS_DIR "/golden/families/qwen3", STAGE_RANKS, 2, 1, 0);
+    atomic_store(&fail_at_call, -1);
+    atomic_store(&n_permitted, 3);
     atomic_store(&failing_device, rank);
     yk_request *first = submit(engine), *second = submit(engine);
     yk_err err;
     char place[48];
     assert_int_equal(read_all(first, &err), YK_FINISH_ERROR);
+    atomic_store(&n_permitted, INT_MAX);
     assert_int_equal(err.code, YK_E_TIMEOUT);
     assert_int_equal(err.rank, rank);
     snprintf(place, sizeof place, "rank %d is at layer %d, ", rank, rank / 2);
@@ -397,36 +401,38 @@ static void a_stalled_stage_is_named(void **state)
   }
 }
 
-static void *permit_all_soon(void *unused)
+enum { FIRST_CALLS = 5, LAST_CALLS = 7 }; /* in a step, of the first and of the last of two stages */
+
+static void *permit_second_step_soon(void *unused)
 {
   (void)unused;
   sleep_ms(50);
-  atomic_store(&n_permitted, INT_MAX);
+  atomic_store(&n_permitted, 2 * LAST_CALLS);
   return NULL;
 }
 
-/* The adapter's load is queued while two steps are in flight, of which the second stalls. All requests are there before
- * the first step of all ends, so that both steps have some. */
+/* The adapter's load is queued while the second and the third step are in flight, of which the third stalls until the
+ * load has returned. All requests are there before the first step ends, so that all three steps have some. A load that
+ * is queued late finds the third step alone in flight. */
 static void an_adapter_does_not_wait_for_a_stalled_stage(void **state)
 {
   (void)state;
-  enum { N_CALLS = 7 }; /* of the last stage's rank in a step */
   const yk_adapter_path adapter = {"a", YOKE_TESTS_DIR "/golden/adapters/all_linear"};
-  yk_engine *engine = open_engine_in(YOKE_TESTS_DIR "/golden/families/qwen3_f32", 2, 2, 0.2, 1);
+  yk_engine *engine = open_engine_in(YOKE_TESTS_DIR "/golden/families/qwen3_f32", 2, 2, 2, 1);
   yk_request *requests[3];
   pthread_t permitter;
   yk_err err = YK_ERR_INIT;
   atomic_store(&n_permitted, 0);
-  atomic_store(&fail_at_call, 2 * N_CALLS + 1);
-  atomic_store(&stall_ms, 1500);
+  atomic_store(&fail_at_call, -1);
   atomic_store(&failing_device, 1);
   for (int i = 0; i < 3; i++) requests[i] = submit(engine);
-  atomic_store(&n_permitted, N_CALLS);
-  while (atomic_load(&n_calls) <= N_CALLS) sleep_ms(1);
-  assert_int_equal(pthread_create(&permitter, NULL, permit_all_soon, NULL), 0);
+  atomic_store(&n_permitted, LAST_CALLS);
+  while (atomic_load(&n_calls) <= LAST_CALLS || atomic_load(&n_first_calls) <= 2 * FIRST_CALLS) sleep_ms(1);
+  assert_int_equal(pthread_create(&permitter, NULL, permit_second_step_soon, NULL), 0);
   assert_int_equal(yk_engine_load_adapter(engine, &adapter, &err), YK_E_TIMEOUT);
   assert_int_equal(err.rank, 1);
   pthread_join(permitter, NULL);
+  atomic_store(&n_permitted, INT_MAX);
   for (int i = 0; i < 3; i++) assert_int_equal(read_all(requests[i], &err), YK_FINISH_ERROR);
   yk_engine_destroy(engine);
 }
