@@ -123,13 +123,24 @@ static yk_status read_flag(yk_openai_request *request, const char *key, yk_json 
   return yk_err_set(err, YK_E_UNSUPPORTED, "%s: \"%s\" is not supported; leave it out", name, key);
 }
 
+static bool is_among(const char *key, const char *const *names)
+{
+  while (*names && strcmp(key, *names) != 0) names++;
+  return *names != NULL;
+}
+
 static bool is_flag(const char *key)
 {
   static const char *const flags[] = {"json_object", "disable_fallback", "disable_additional_properties",
-                                      "disable_any_whitespace"};
-  for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-    if (strcmp(key, flags[i]) == 0) return true;
-  return false;
+                                      "disable_any_whitespace", NULL};
+  return is_among(key, flags);
+}
+
+/* Whether a member of structured_outputs is a constraint. */
+static bool is_constraint(const char *key, yk_json value)
+{
+  static const char *const kinds[] = {"json", "regex", "choice", "grammar", "json_object", "structural_tag", NULL};
+  return is_among(key, kinds) && !(strcmp(key, "json_object") == 0 && yk_json_is(value, YK_JSON_FALSE));
 }
 
 static yk_status read_member(yk_openai_request *request, const char *key, yk_json value, yk_err *err)
@@ -149,12 +160,22 @@ yk_status yk_request_read_structured_outputs(yk_openai_request *request, yk_json
   static const char name[] = "structured_outputs";
   if (yk_json_is(value, YK_JSON_FALSE)) return YK_OK;
   if (!yk_json_is(value, YK_JSON_OBJECT)) return yk_json_wrong_type(NULL, name, "an object", value, err);
+  const char *found = NULL;
   YK_JSON_EACH_KEY(key, value)
   {
     yk_json member = yk_json_member(key);
-    if (yk_json_is_given(member)) YK_TRY(read_member(request, yk_json_text(key), member, err));
+    if (!yk_json_is_given(member)) continue;
+    const char *constraint = is_constraint(yk_json_text(key), member) ? yk_json_text(key) : NULL;
+    if (found && constraint)
+      return yk_err_set(err, YK_E_INVAL, "%s: expected one constraint, found \"%s\" and \"%s\"", name, found,
+                        constraint);
+    if (constraint) found = constraint;
+    YK_TRY(read_member(request, yk_json_text(key), member, err));
   }
-  return YK_OK;
+  if (found) return YK_OK;
+  return yk_err_set(
+      err, YK_E_INVAL,
+      "%s: expected one of \"json\", \"regex\", \"choice\", \"grammar\", \"json_object\" or \"structural_tag\"", name);
 }
 
 yk_status yk_request_read_allowed_ids(yk_openai_request *request, yk_json value, yk_err *err)

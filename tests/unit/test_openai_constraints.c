@@ -34,6 +34,8 @@ static void constraints(void **state)
                     YK_CONSTRAINT_STRUCTURAL_TAG, "structured_outputs", "{}");
   expect_constraint(YK_FORM_CHAT, CHAT(", 'structured_outputs': {'json_object': true, 'disable_fallback': true}"),
                     YK_CONSTRAINT_JSON_OBJECT, "structured_outputs", "");
+  expect_constraint(YK_FORM_CHAT, CHAT(", 'structured_outputs': {'json_object': false, 'choice': ['a']}"),
+                    YK_CONSTRAINT_CHOICE, "structured_outputs", "[\"a\"]");
   yk_openai_request r = openai_request(YK_FORM_CHAT, CHAT(", 'allowed_token_ids': [3, 4], 'guided_json': false"));
   assert_int_equal(r.sampling.n_allowed_ids, 2);
   assert_int_equal(r.sampling.allowed_ids[1], 4);

@@ -120,7 +120,13 @@ static void unsupported_fields_are_refused_by_name(void **state)
       {P "'structured_outputs': 'a'}", "structured_outputs", "an object", YK_E_FORMAT},
       {P "'structured_outputs': {'whitespace_pattern': 'x'}}", "structured_outputs", "\"whitespace_pattern\"",
        YK_E_UNSUPPORTED},
-      {P "'structured_outputs': {'json': {}, 'regex': 'a'}}", "structured_outputs", "another constraint", YK_E_INVAL},
+      {P "'structured_outputs': {'json': {}, 'regex': 'a'}}", "structured_outputs",
+       "expected one constraint, found \"json\" and \"regex\"", YK_E_INVAL},
+      {P "'structured_outputs': {}}", "structured_outputs", "expected one of \"json\", \"regex\"", YK_E_INVAL},
+      {P "'structured_outputs': {'regex': null, 'json_object': false, 'disable_fallback': true}}", "structured_outputs",
+       "expected one of \"json\"", YK_E_INVAL},
+      {P "'structured_outputs': {'json_object': true, 'choice': ['a']}}", "structured_outputs",
+       "expected one constraint", YK_E_INVAL},
       {P "'allowed_token_ids': []}", "allowed_token_ids", "at least one token id", YK_E_FORMAT},
       {P "'allowed_token_ids': [-1]}", "allowed_token_ids", "found -1", YK_E_FORMAT},
       {P "'response_format': 'text'}", "response_format", "an object", YK_E_FORMAT},
@@ -243,9 +249,10 @@ static void depth_is_bounded(void **state)
     yk_openai_request request;
     yk_err err = YK_ERR_INIT;
     yk_openai_defaults defaults = openai_defaults(YK_TOOLS_NONE);
-    for (int i = 0; i < depth; i++) strcat(body, "[");
-    for (int i = 0; i < depth; i++) strcat(body, "]");
-    strcat(body, "}");
+    char *end = body + strlen(body);
+    memset(end, '[', (size_t)depth);
+    memset(end + depth, ']', (size_t)depth);
+    end[2 * depth] = '}';
     yk_status status = openai_parse_with(&defaults, YK_FORM_COMPLETION, body, &request, &err);
     assert_int_equal(status, depth < YK_OPENAI_MAX_DEPTH ? YK_OK : YK_E_FORMAT);
     if (status != YK_OK) assert_non_null(strstr(err.message, "at most 64"));
@@ -258,8 +265,9 @@ static void brackets_in_strings_are_text(void **state)
 {
   (void)state;
   char body[512] = "{'prompt': '\\\\ \\'";
-  for (int i = 0; i < 2 * YK_OPENAI_MAX_DEPTH; i++) strcat(body, "[");
-  strcat(body, "'}");
+  char *end = body + strlen(body);
+  memset(end, '[', 2 * YK_OPENAI_MAX_DEPTH);
+  memcpy(end + 2 * YK_OPENAI_MAX_DEPTH, "'}", sizeof "'}");
   yk_openai_request request = openai_request(YK_FORM_COMPLETION, body);
   yk_openai_request_free(&request);
 }
