@@ -23,7 +23,7 @@ typedef struct yk_helper_program {
   const char *argument;
 } yk_helper_program;
 
-enum { YK_HELPER_MAX_MODULES = 5 };
+enum { YK_HELPER_MAX_MODULES = 6 };
 
 typedef struct yk_helper_process {
   pid_t pid; /* 0: no process */

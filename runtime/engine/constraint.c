@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/arguments.h"
+#include "grammar/id_bits.h"
 #include "kernels/device.h"
 
 /* An ambiguous grammar has more parses with every token, and all rows of a step wait for the slowest mask. So a request
@@ -19,37 +20,32 @@ static int64_t thread_time_ns(void)
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static bool has_bit(const uint32_t *words, int32_t id)
-{
-  return words[id / 32] >> id % 32 & 1;
-}
-
-static void set_bit(uint32_t *words, int32_t id)
-{
-  words[id / 32] |= UINT32_C(1) << id % 32;
-}
-
-static void clear_bit(uint32_t *words, int32_t id)
-{
-  words[id / 32] &= ~(UINT32_C(1) << id % 32);
-}
-
 static yk_status set_allowed(yk_request_constraint *c, const yk_sampling *sampling, int32_t n_ids, yk_err *err)
 {
   c->allowed = calloc((size_t)yk_mask_words(n_ids), sizeof *c->allowed);
   if (!c->allowed) return yk_err_set(err, YK_E_NOMEM, "allowed_token_ids: no memory for %zu", sampling->n_allowed_ids);
-  for (size_t i = 0; i < sampling->n_allowed_ids; i++) set_bit(c->allowed, sampling->allowed_ids[i]);
+  for (size_t i = 0; i < sampling->n_allowed_ids; i++) yk_id_bits_add(c->allowed, sampling->allowed_ids[i]);
   return YK_OK;
 }
 
-/* Whether the answer may begin with a call, which ends the reasoning. */
-static yk_status find_call(yk_request_constraint *c, int32_t n_ids, yk_err *err)
+/* Whether the mask has more than n ids. */
+static bool has_more_than(size_t n, const uint32_t *words, int64_t n_words)
 {
-  if (c->reasoning.call_id < 0) return YK_OK;
-  uint32_t *words = malloc((size_t)yk_mask_words(n_ids) * sizeof *words);
+  size_t n_found = 0;
+  for (int64_t i = 0; i < n_words && n_found <= n; i++) n_found += (size_t)__builtin_popcount(words[i]);
+  return n_found > n;
+}
+
+/* Whether the answer may begin with a call, which ends the reasoning. An answer that cannot begin is an error. */
+static yk_status read_beginning(yk_request_constraint *c, int32_t n_ids, yk_err *err)
+{
+  size_t n_words = (size_t)yk_mask_words(n_ids);
+  uint32_t *words = malloc(n_words * sizeof *words);
   if (!words) return yk_err_set(err, YK_E_NOMEM, "no memory for a mask");
   yk_status status = yk_matcher_fill(c->matcher, words, err);
-  c->permits_call = status == YK_OK && has_bit(words, c->reasoning.call_id);
+  bool may_begin = status == YK_OK && (yk_matcher_has_ended(c->matcher) || has_more_than(0, words, (int64_t)n_words));
+  if (status == YK_OK && !may_begin) status = yk_err_set(err, YK_E_INVAL, "no output satisfies the constraint");
+  c->permits_call = status == YK_OK && c->reasoning.call_id >= 0 && yk_id_bits_have(words, c->reasoning.call_id);
   free(words);
   return status;
 }
@@ -61,8 +57,8 @@ static yk_status set_matcher(yk_request_constraint *c, const yk_constrained_mode
   YK_TRY(yk_grammars_match(model->grammars, sampling->constraint_kind, sampling->constraint, sampling->constraint_bytes,
                            end_ids, n_end_ids, &c->matcher, err));
   /* Allowed ids restrict the text; where the constraint permits an end, they do not forbid it. */
-  for (size_t i = 0; c->allowed && i < n_end_ids; i++) set_bit(c->allowed, end_ids[i]);
-  return find_call(c, model->n_ids, err);
+  for (size_t i = 0; c->allowed && i < n_end_ids; i++) yk_id_bits_add(c->allowed, end_ids[i]);
+  return read_beginning(c, model->n_ids, err);
 }
 
 yk_status yk_request_constraint_init(yk_request_constraint *c, const yk_constrained_model *model,
@@ -144,7 +140,7 @@ static bool match_opening(yk_request_constraint *c, const yk_constrained_output 
   }
   if (!fits) memset(words, 0, (size_t)n_words * sizeof *words);
   if (fits && !match(c, output, words)) return false;
-  if (id >= 0) set_bit(words, id);
+  if (id >= 0) yk_id_bits_add(words, id);
   return true;
 }
 
@@ -160,7 +156,7 @@ static bool fill_part(yk_request_constraint *c, const yk_constrained_output *out
   if (c->matcher && part == YK_OUTPUT_ANSWERS) return match(c, output, words);
   if (c->matcher && part == YK_OUTPUT_OPENS) return match_opening(c, output, words, n_words);
   fill_any(words, n_words);
-  if (c->matcher && c->reasoning.call_id >= 0 && !c->permits_call) clear_bit(words, c->reasoning.call_id);
+  if (c->matcher && c->reasoning.call_id >= 0 && !c->permits_call) yk_id_bits_remove(words, c->reasoning.call_id);
   return true;
 }
 
@@ -169,21 +165,13 @@ static void restrict_to_allowed(const yk_request_constraint *c, uint32_t *words,
   for (int64_t i = 0; i < n_words; i++) words[i] &= c->allowed[i];
 }
 
-/* Whether the mask has more than n ids. */
-static bool has_more_than(size_t n, const uint32_t *words, int64_t n_words)
-{
-  size_t n_found = 0;
-  for (int64_t i = 0; i < n_words && n_found <= n; i++) n_found += (size_t)__builtin_popcount(words[i]);
-  return n_found > n;
-}
-
 /* Ends that are not wanted yet stay out, unless nothing else may follow. */
 static void drop_unwanted(const yk_constrained_output *output, size_t n_unwanted, uint32_t *words, int64_t n_words)
 {
   size_t n_found = 0;
-  for (size_t i = 0; i < n_unwanted; i++) n_found += has_bit(words, output->end_ids[i]);
+  for (size_t i = 0; i < n_unwanted; i++) n_found += yk_id_bits_have(words, output->end_ids[i]);
   if (n_found == 0 || !has_more_than(n_found, words, n_words)) return;
-  for (size_t i = 0; i < n_unwanted; i++) clear_bit(words, output->end_ids[i]);
+  for (size_t i = 0; i < n_unwanted; i++) yk_id_bits_remove(words, output->end_ids[i]);
 }
 
 void yk_request_constraint_fill(yk_request_constraint *c, const yk_constrained_output *output, uint32_t *words,
@@ -193,7 +181,7 @@ void yk_request_constraint_fill(yk_request_constraint *c, const yk_constrained_o
   int32_t forced = yk_output_reasoning_forced(&c->reasoning, output->ids, output->n);
   if (forced >= 0) {
     memset(words, 0, (size_t)n_words * sizeof *words);
-    set_bit(words, forced);
+    yk_id_bits_add(words, forced);
     return;
   }
   if (!fill_part(c, output, words, n_words)) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "grammar/id_bits.h"
 
 bool yk_cut_character_extend(yk_cut_character *at, const char *text, size_t n_bytes)
 {
@@ -33,16 +34,6 @@ static size_t list_ids(const yk_token_bytes *tokens, int32_t *ids)
     n++;
   }
   return n;
-}
-
-static bool has_bit(const uint32_t *words, int32_t id)
-{
-  return words[id / 32] >> id % 32 & 1;
-}
-
-static void set_bit(uint32_t *words, int32_t id)
-{
-  words[id / 32] |= UINT32_C(1) << id % 32;
 }
 
 /* Whether the output may end with `at` and continue with the token. */
@@ -135,8 +126,8 @@ static void find_followers(yk_cut_tokens *cut, const yk_token_bytes *tokens)
   for (size_t kind = 0; kind < YK_CUT_ENDS; kind++) {
     uint32_t *words = cut->followers + kind * cut->n_words;
     for (size_t i = 0; i < cut->n; i++) {
-      words[cut->ids[i] / 32] &= ~(UINT32_C(1) << cut->ids[i] % 32);
-      if (may_follow(tokens, ends[kind], cut->ids[i])) set_bit(words, cut->ids[i]);
+      yk_id_bits_remove(words, cut->ids[i]);
+      if (may_follow(tokens, ends[kind], cut->ids[i])) yk_id_bits_add(words, cut->ids[i]);
     }
   }
 }
@@ -177,5 +168,5 @@ void yk_cut_tokens_exclude(const yk_cut_tokens *cut, yk_cut_character at, uint32
 
 bool yk_suspect_token_needs_check(yk_suspect_token token, const uint32_t *words)
 {
-  return has_bit(words, token.id) && (token.peer < 0 || !has_bit(words, token.peer));
+  return yk_id_bits_have(words, token.id) && (token.peer < 0 || !yk_id_bits_have(words, token.peer));
 }

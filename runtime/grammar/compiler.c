@@ -11,8 +11,9 @@
 
 /* The modules of helper/. */
 extern const yk_embedded_file yk_grammar_helper_files[];
-static const char *const MODULES[] = {"grammar_library", "schema_check", "call_arguments", "tag_tokens",
-                                      "grammar_helper"};
+static const char *const MODULES[] = {"grammar_library", "schema_check", "call_arguments",
+                                      "tag_tokens",      "refusal",      "grammar_helper"};
+_Static_assert(sizeof MODULES / sizeof *MODULES <= YK_HELPER_MAX_MODULES, "too many modules of a helper");
 
 /* Python, and the tokenizer of a large vocabulary, take a while on a busy machine. */
 static const double START_TIME_LIMIT_S = 60;

@@ -7,6 +7,7 @@
 #include "base/json_write.h"
 #include "grammar/characters.h"
 #include "grammar/compiler.h"
+#include "grammar/id_bits.h"
 #include "grammar/library.h"
 #include "text/token_bytes.h"
 
@@ -459,7 +460,7 @@ static yk_status exclude_unless_accepted(yk_matcher *matcher, int32_t id, uint32
   const yk_cut_character cut = matcher->cut;
   yk_ffi_any result, args[] = {matcher->object, yk_ffi_int(1)};
   if (!yk_matcher_accept(matcher, id)) {
-    words[id / 32] &= ~(UINT32_C(1) << id % 32);
+    yk_id_bits_remove(words, id);
     return YK_OK;
   }
   matcher->cut = cut;

@@ -127,52 +127,6 @@ static void test_other_end_ids(void **state)
   release(&f);
 }
 
-static void test_refusals(void **state)
-{
-  static const struct {
-    yk_constraint_kind kind;
-    const char *text, *message;
-  } rows[] = {
-      {YK_CONSTRAINT_JSON_SCHEMA, "{\"properties\": {\"a\": {\"not\": {}}}}",
-       "/properties/a/not: \"not\" is not supported"},
-      {YK_CONSTRAINT_JSON_SCHEMA, "{\"type\": \"string\"", "not JSON"},
-      {YK_CONSTRAINT_JSON_SCHEMA, "{\"type\": \"integer\", \"minimum\": 3, \"maximum\": 2}",
-       "/maximum: expected at least \"minimum\""},
-      {YK_CONSTRAINT_JSON_SCHEMA, "{\"properties\": {\"a\": {\"minItems\": 3, \"maxItems\": 2}}}",
-       "/properties/a/maxItems: expected at least \"minItems\""},
-      {YK_CONSTRAINT_JSON_SCHEMA, "{\"minLength\": 4294967297}",
-       "/minLength: expected an integer from 0 to 2147483647"},
-      {YK_CONSTRAINT_JSON_SCHEMA, "{\"pattern\": \"^a{4294967297,}$\"}", "/pattern: expected at most 2147483647"},
-      {YK_CONSTRAINT_REGEX, "a{1,4294967297}", "expected at most 2147483647 repetitions"},
-      {YK_CONSTRAINT_GRAMMAR, "root ::= [\"] \"}\" | \"a\"{4294967297}", "/: expected at most 2147483647 repetitions"},
-      {YK_CONSTRAINT_STRUCTURAL_TAG,
-       "{\"type\": \"structural_tag\", \"format\": {\"type\": \"regex\", \"pattern\": \"a{4294967297}\"}}",
-       "/format/pattern: expected at most 2147483647 repetitions"},
-      {YK_CONSTRAINT_JSON_SCHEMA, "{\"$ref\": \"#/$defs/a\"}", "the schema has no #/$defs/a"},
-      {YK_CONSTRAINT_JSON_SCHEMA, "{\"type\": \"string\", \"pattern\": \"[\\\\t ]\"}", "/pattern: expected a pattern"},
-      {YK_CONSTRAINT_JSON_SCHEMA, "{\"minLength\": 3, \"maxLength\": 2}", "/maxLength: expected at least"},
-      {YK_CONSTRAINT_REGEX, "(a", "position 3"},
-      {YK_CONSTRAINT_REGEX, "^a$|^b$", "found in the middle"},
-      {YK_CONSTRAINT_GRAMMAR, "root ::= a", "a"},
-      {YK_CONSTRAINT_CHOICE, "[]", "at least one string"},
-      {YK_CONSTRAINT_CHOICE, "[\"a\", \"\"]", "none empty"},
-      {YK_CONSTRAINT_STRUCTURAL_TAG, "{\"structures\": [{}], \"triggers\": []}", "'begin'"},
-  };
-  (void)state;
-  if (!has_library()) skip();
-  fixture f = grammars_of(20, 1 << 20);
-  for (size_t i = 0; each_case(i, i < sizeof rows / sizeof *rows); i++) {
-    yk_err err = YK_ERR_INIT;
-    yk_matcher *matcher;
-    assert_int_equal(
-        yk_grammars_match(f.grammars, rows[i].kind, rows[i].text, strlen(rows[i].text), NULL, 0, &matcher, &err),
-        YK_E_INVAL);
-    assert_null(matcher);
-    if (!strstr(err.message, rows[i].message)) fail_msg("%s: %s", rows[i].text, err.message);
-  }
-  release(&f);
-}
-
 /* A compilation past its limit ends the helper; the next one starts another. Without a budget every constraint is
  * compiled again, and matchers outlive their cache entry. */
 static void test_limits(void **state)
@@ -248,6 +202,29 @@ static void test_a_request(void **state)
   yk_request_constraint_fill(&c, &output, words, N_WORDS);
   assert_int_equal(words[0], BIT(END));
   yk_request_constraint_end(&c);
+  release(&f);
+}
+
+/* A constraint that no output satisfies is refused; one that only the empty output satisfies is not. */
+static void test_a_beginning(void **state)
+{
+  yk_request_constraint c;
+  yk_err err = YK_ERR_INIT;
+  (void)state;
+  if (!has_library()) skip();
+  fixture f = grammars_of(20, 1 << 20);
+  const yk_constrained_model model = {f.grammars, f.tokenizer, "", N_IDS};
+  static const char endless[] = "root ::= root \"a\"", empty[] = "root ::= \"\"";
+  yk_sampling s = {
+      .constraint_kind = YK_CONSTRAINT_GRAMMAR, .constraint = endless, .constraint_bytes = sizeof endless - 1};
+  assert_int_equal(yk_request_constraint_init(&c, &model, &s, NULL, 0, &err), YK_E_INVAL);
+  assert_string_equal(err.message, "constraint: no output satisfies the constraint");
+  s.constraint = empty;
+  s.constraint_bytes = sizeof empty - 1;
+  for (size_t n_ends = 0; n_ends < 2; n_ends++) {
+    assert_int_equal(yk_request_constraint_init(&c, &model, &s, (int32_t[]){END}, n_ends, &err), YK_OK);
+    yk_request_constraint_end(&c);
+  }
   release(&f);
 }
 
@@ -482,9 +459,9 @@ int main(void)
       cmocka_unit_test(test_a_broken_library),
       cmocka_unit_test(test_without_end_ids),
       cmocka_unit_test(test_other_end_ids),
-      cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_limits),
       cmocka_unit_test(test_a_request),
+      cmocka_unit_test(test_a_beginning),
       cmocka_unit_test(test_a_constraint_begins_behind_reasoning),
       cmocka_unit_test(test_a_call_ends_reasoning),
       cmocka_unit_test(test_a_limit_of_reasoning),

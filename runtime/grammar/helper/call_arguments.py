@@ -102,7 +102,7 @@ class Arguments:
             node = node[int(part) if isinstance(node, list) else part]
         return node
 
-    def resolved(self, node):
+    def resolved(self, node, path=""):
         """The schema behind references and lists of one schema."""
         for _ in range(MAX_UNIONS):
             if isinstance(node, dict) and "$ref" in node:
@@ -111,31 +111,24 @@ class Arguments:
                 node = node["allOf"][0]
             else:
                 return node
-        raise Refused("/$ref", "too many references to references")
+        raise Refused(f"{path}/$ref", "too many references to references")
 
     def part(self, node):
         """The format of JSON by a schema within the root."""
         if schema_check.has_reference(node):
-            node = {**self.moved(node), "$defs": {"root": self.moved(self.root)}}
+            node = {**schema_check.moved(node), "$defs": {"root": schema_check.moved(self.root)}}
         return {"type": "json_schema", "json_schema": copy.deepcopy(node)}
 
-    def moved(self, node):
-        """The schema with references into "#/$defs/root"."""
-        if isinstance(node, dict):
-            return {key: f"#/$defs/root{value[1:]}" if key == "$ref" and isinstance(value, str) else self.moved(value)
-                    for key, value in node.items()}
-        return [self.moved(one) for one in node] if isinstance(node, list) else node
-
-    def branches(self, node, depth=MAX_UNIONS):
+    def branches(self, node, path, depth=MAX_UNIONS):
         """[(type, schema)] of the values that a schema permits; the type None is any."""
-        node = self.resolved(node)
+        node = self.resolved(node, path)
         if depth == 0:
-            raise Refused("/anyOf", "nested too deeply")
+            raise Refused(path, "nested too deeply")
         if node is True or not node:
             return [(None, {})]
         for union in ("anyOf", "oneOf"):
             if union in node:
-                return [branch for one in node[union] for branch in self.branches(one, depth - 1)]
+                return [branch for one in node[union] for branch in self.branches(one, path, depth - 1)]
         if "enum" in node or "const" in node:
             values = node["enum"] if "enum" in node else [node["const"]]
             return [(type_of(value), {"const": value}) for value in values]
@@ -147,7 +140,7 @@ class Arguments:
 
     def value(self, node, path):
         """The format of a value, and whether it must stand on lines of its own."""
-        branches = self.branches(node)
+        branches = self.branches(node, path)
         types = {kind for kind, _ in branches}
         if None in types:
             return any_text(self.style.ends), False
@@ -238,9 +231,9 @@ class Arguments:
 
     # ---- Python ------------------------------------------------------------------------------------------------------
 
-    def keyword(self, name, node, before):
+    def keyword(self, name, node, before, path):
         """Values are JSON, which the parser reads too, but for words of Python that stand alone."""
-        branches = self.branches(node)
+        branches = self.branches(node, path)
         if is_any_boolean(branches):
             value = regex("True|False")
         elif {kind for kind, _ in branches} == {"null"}:
@@ -253,16 +246,16 @@ class Arguments:
         listed, others = self.properties()
         if listed is None:
             name = regex("[A-Za-z_][A-Za-z0-9_]*")
-            more = {"type": "star", "content": self.keyword(name, others, ", ")}
-            return either([text(""), sequence([self.keyword(name, others, ""), more])] if others is not False
+            more = {"type": "star", "content": self.keyword(name, others, ", ", "")}
+            return either([text(""), sequence([self.keyword(name, others, "", ""), more])] if others is not False
                           else [text("")])
         for name, _, _ in listed:
             check_word(name, below("/properties", name))
         beginnings = []
         for i, (first, schema, is_required) in enumerate(listed):
-            elements = [self.keyword(text(first), schema, "")]
+            elements = [self.keyword(text(first), schema, "", below("/properties", first))]
             for name, other, is_needed in listed[i + 1:]:
-                element = self.keyword(text(name), other, ", ")
+                element = self.keyword(text(name), other, ", ", below("/properties", name))
                 elements.append(element if is_needed else {"type": "optional", "content": element})
             beginnings.append(sequence(elements))
             if is_required:
@@ -316,24 +309,24 @@ def gemma_schema(schema):
     """Checks names, which are written without quotes, and writes bounds of lengths as patterns with line breaks."""
     if "\\u0000" in json.dumps(schema):
         raise Refused("", f"a NUL character is not supported {IN_CALLS}")
-    todo = [schema]
+    todo = [(schema, "")]
     while todo:
-        node = todo.pop()
+        node, path = todo.pop()
         if isinstance(node, dict):
             for keyword in ("properties", "required"):
                 for name in listed(node.get(keyword)):
-                    check_word(name, below(f"/{keyword}", name))
+                    check_word(name, below(f"{path}/{keyword}", name))
             for keyword in ("patternProperties", "propertyNames"):
                 if keyword in node:
-                    raise Refused(f"/{keyword}", f'"{keyword}" is not supported {IN_CALLS}')
+                    raise Refused(f"{path}/{keyword}", f'"{keyword}" is not supported {IN_CALLS}')
             bounds = {keyword: node.pop(keyword) for keyword in ("minLength", "maxLength")
                       if isinstance(node.get(keyword), int) and "pattern" not in node}
             if bounds:
                 most = bounds.get("maxLength", "")
                 node["pattern"] = f"^[\\s\\S]{{{bounds.get('minLength', 0)},{most}}}$"
-            todo += node.values()
+            todo += [(member, below(path, key)) for key, member in node.items()]
         elif isinstance(node, list):
-            todo += node
+            todo += [(member, below(path, i)) for i, member in enumerate(node)]
 
 
 def put_place(node, place):

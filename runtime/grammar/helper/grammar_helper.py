@@ -8,6 +8,7 @@ KIND is "json_object" (no text), "json_schema", "regex", "choice" (a list of str
 is root) or "structural_tag".
 """
 
+import copy
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import struct
 
 import call_arguments
 import grammar_library
+import refusal
 import schema_check
 import syscall_filter
 import tag_tokens
@@ -60,19 +62,14 @@ class Warnings:
         os.close(writer)
 
     def take(self):
-        """The first warning since the last call, without its place in the library's source; or None."""
+        """The first warning since the last call, or None."""
         text = b""
         try:
             while part := os.read(self.reader, 1 << 16):
                 text += part
         except BlockingIOError:
             pass
-        return plain_message(text.decode("utf-8", "replace").split("\n")[0]) if text else None
-
-
-def plain_message(text):
-    text = re.sub(r"^\[[^]]*\] \S+:\d+: ", "", text)
-    return re.sub(r"^(Warning: |Check failed: .*? is false: )", "", text).strip()
+        return text.decode("utf-8", "replace").split("\n")[0] if text else None
 
 
 def quoted(choice):
@@ -120,11 +117,26 @@ def of_structures(tag):
     """The present form of a structural tag, from the older one with "structures" and "triggers"."""
     if not isinstance(tag, dict) or "structures" not in tag:
         return tag
+    if not isinstance(tag["structures"], list) or not tag["structures"]:
+        raise schema_check.Refused("/structures", "expected a list of at least one object")
+    if not isinstance(tag.get("triggers"), list) or not tag["triggers"]:
+        raise schema_check.Refused("/triggers", "expected a list of at least one string")
+    for i, item in enumerate(tag["structures"]):
+        if not isinstance(item, dict) or not all(isinstance(item.get(name), str) for name in ("begin", "end")):
+            raise schema_check.Refused(f"/structures/{i}", "expected an object with the strings \"begin\" and \"end\"")
     tags = [{"type": "tag", "begin": item["begin"], "end": item["end"],
              "content": {"type": "json_schema", "json_schema": item.get("schema", {"type": "object"})}}
             for item in tag["structures"]]
     return {"type": "structural_tag",
             "format": {"type": "triggered_tags", "triggers": tag["triggers"], "tags": tags}}
+
+
+def clients_path(path, tag):
+    """The path in a client's structural tag of a path in the tag's present form."""
+    if "structures" not in tag:
+        return path
+    return re.sub("^/format(/tags)?", lambda found: "/structures" if found[1] else "",
+                  path.replace("/content/json_schema", "/schema", 1))
 
 
 class Compiler:
@@ -164,25 +176,21 @@ class Compiler:
         return "compile_grammar_from_strings", ("root ::= " + " | ".join(map(quoted, choices)), "root")
 
     def structural_tag(self, tag):
-        has_structures = isinstance(tag, dict) and "structures" in tag
-        try:
-            tag = of_structures(tag)
-        except (KeyError, TypeError) as error:
-            raise schema_check.Refused("", f"expected structures and triggers, without {error}") from None
-        tag = call_arguments.expand(tag)
+        clients_tag, tag = tag, call_arguments.expand(of_structures(tag))
         for schema, path in schemas_of(tag):
             try:
                 schema_check.check(schema)
             except schema_check.Refused as error:
-                if has_structures:
-                    path = f"/structures/{path.split('/')[3]}/schema"
-                raise schema_check.Refused(path + error.path, error.reason) from None
+                raise schema_check.Refused(clients_path(path, clients_tag) + error.path, error.reason) from None
         check_counts(tag, "")
-        try:
-            tag = {**tag, "format": self.binder.bind(tag["format"])}
-        except (KeyError, TypeError, AttributeError, ValueError):
-            pass  # the library refuses it, with the reason
+        tag = {**tag, "format": self.bound(tag["format"])} if isinstance(tag, dict) and "format" in tag else tag
         return "compile_structural_tag", (json.dumps(tag),)
+
+    def bound(self, node):
+        try:
+            return self.binder.bind(node)
+        except (KeyError, TypeError, AttributeError, ValueError):
+            return node  # the library refuses it, with the reason
 
     def method_of(self, kind, text):
         """The compiler's method and its arguments."""
@@ -202,14 +210,47 @@ class Compiler:
         check_grammar(text, "")
         return "compile_grammar_from_strings", (text, "root")
 
+    def refusal_of(self, method, text):
+        """The library's message about a text, or None."""
+        arguments = {"from_json_schema": (text, True, None, None, True, MOST_SPACES, False, False)}.get(method, (text,))
+        self.warnings.take()
+        try:
+            self.library.release(self.library.call(self.methods["Grammar"][method], *arguments))
+        except grammar_library.Refused as error:
+            return str(error)
+        return self.warnings.take()
+
+    def place(self, kind, text):
+        """(place, message) of the part that the library refuses, or None if the search finds none."""
+        search = refusal.Search(self.refusal_of)
+        if kind == "json_schema":
+            return search.in_schema(json.loads(text))
+        if kind != "structural_tag":
+            return None
+        tag = of_structures(json.loads(text))
+        schemas = schemas_of(copy.deepcopy(tag))
+        found = search.in_tag(tag, schemas, lambda node: self.bound(call_arguments.expand(copy.deepcopy(node))))
+        return found and (clients_path(found[0], json.loads(text)), found[1])
+
+    def refuse(self, kind, text, message):
+        found = self.place(kind, text)
+        place, message = found or ("", message)
+        words = refusal.reason(message, kind == "grammar" or place.endswith("/grammar"))
+        return {"refused": f"{place}: {words}" if place else words}
+
     def compile(self, kind, text):
         method, arguments = self.method_of(kind, text)
         self.warnings.take()
-        grammar = self.library.call(self.methods["GrammarCompiler"][method], self.compiler, *arguments)
+        try:
+            grammar = self.library.call(self.methods["GrammarCompiler"][method], self.compiler, *arguments)
+        except grammar_library.Refused as error:
+            if "bad_alloc" in str(error):
+                raise MemoryError from None
+            return self.refuse(kind, text, str(error))
         ignored = self.warnings.take()
         try:
             if ignored:
-                return {"refused": ignored}
+                return self.refuse(kind, text, ignored)
             compiled = self.library.call(self.methods["CompiledGrammar"]["serialize_json"], grammar)
         finally:
             self.library.release(grammar)
@@ -231,7 +272,7 @@ class Compiler:
             return {"refused": f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}"}
         except grammar_library.Refused as error:
             text = str(error)
-            return {"memory": True} if "bad_alloc" in text else {"refused": plain_message(text)}
+            return {"memory": True} if "bad_alloc" in text else {"refused": refusal.plain(text)}
         except Exception as error:  # a schema may be anything
             return {"refused": f"{type(error).__name__}: {error}" if not isinstance(error, schema_check.Refused)
                     else str(error)}
