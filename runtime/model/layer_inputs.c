@@ -20,6 +20,12 @@ static int64_t rows_bytes(const yk_rank_source *source, int64_t size)
   return n * (int64_t)yk_dtype_bytes(source->dev.dtype);
 }
 
+static int64_t embedded_bytes(const yk_rank_source *source)
+{
+  const int64_t n = source->limits->step.max_tokens * (int64_t)source->config->hidden_size;
+  return source->share.is_first_stage ? 0 : n * (int64_t)yk_dtype_bytes(source->dev.dtype);
+}
+
 yk_status yk_layer_inputs_measure(const yk_rank_source *source, yk_sublayer_bytes *out, yk_err *err)
 {
   const int64_t size = source->config->layer_input_size, width = yk_range_size(source->share.layer_input);
@@ -32,7 +38,7 @@ yk_status yk_layer_inputs_measure(const yk_rank_source *source, yk_sublayer_byte
                  (size + n_rows * n_layers * width) * (int64_t)yk_dtype_bytes(source->dev.dtype);
   out->n_unkept = yk_repack_n_unkept(&source->dev, &projection);
   out->n_float_inputs = yk_repack_n_float_inputs(&source->dev, &projection);
-  out->scratch = rows_bytes(source, size) + rows_bytes(source, width);
+  out->scratch = rows_bytes(source, size) + rows_bytes(source, width) + embedded_bytes(source);
   return YK_OK;
 }
 
@@ -60,7 +66,8 @@ yk_status yk_layer_inputs_load(const yk_rank_loader *loader, yk_layer_inputs *ou
   YK_TRY(yk_rank_load_vector(loader, YK_ROLE_LAYER_INPUTS_NORM, 0, out->size, 1, &out->norm_w, err));
   YK_TRY(yk_rank_load_layer_embedding(loader, &out->table, err));
   YK_TRY(yk_rank_alloc(loader, (size_t)rows_bytes(source, out->size), &out->projected, err));
-  return yk_rank_alloc(loader, (size_t)rows_bytes(source, out->width), &out->rows, err);
+  YK_TRY(yk_rank_alloc(loader, (size_t)rows_bytes(source, out->width), &out->rows, err));
+  return yk_rank_alloc(loader, (size_t)embedded_bytes(source), &out->embedded, err);
 }
 
 void yk_layer_inputs_destroy(yk_device *dev, yk_layer_inputs *inputs)
@@ -70,6 +77,7 @@ void yk_layer_inputs_destroy(yk_device *dev, yk_layer_inputs *inputs)
   dev->ops->free(dev, inputs->table);
   dev->ops->free(dev, inputs->projected);
   dev->ops->free(dev, inputs->rows);
+  dev->ops->free(dev, inputs->embedded);
 }
 
 yk_status yk_layer_inputs_run(const yk_layer_inputs *in, const yk_sublayer_step *s, const void *embedded, yk_err *err)

@@ -9,16 +9,18 @@
 #include "model/layer.h"
 
 typedef struct yk_layer_inputs {
-  yk_linear *projection;                /* NULL: the model has no such embeddings */
-  void *norm_w, *table;                 /* act [size], [vocab, n_layers, width]; table NULL if width is 0 */
-  void *projected;                      /* act [max_tokens, n_layers, size] */
-  void *rows;                           /* act [max_tokens, n_layers, width]: the embeddings of the step's rows */
+  yk_linear *projection; /* NULL: the model has no such embeddings */
+  void *norm_w, *table;  /* act [size], [vocab, n_layers, width]; table NULL if width is 0 */
+  void *projected;       /* act [max_tokens, n_layers, size] */
+  void *rows;            /* act [max_tokens, n_layers, width]: the embeddings of the step's rows */
+  void *embedded;        /* act [max_tokens, hidden]: the tokens' embeddings, which the first stage has in
+                                         * the residual; NULL there, and without embeddings of layers */
   int32_t n_layers, size, first, width; /* n_layers: of the stage */
   float projected_scale, embed_scale;
 } yk_layer_inputs;
 
-/* yk_layer_inputs_measure - weights: bytes of projection, norm and table; scratch: bytes of projected and rows. All 0
- *   without such embeddings. Reads no weights. Errors: those of the checkpoint. Thread: any. */
+/* yk_layer_inputs_measure - weights: bytes of projection, norm and table; scratch: bytes of projected, rows and
+ *   embedded. All 0 without such embeddings. Reads no weights. Errors: those of the checkpoint. Thread: any. */
 yk_status yk_layer_inputs_measure(const yk_rank_source *source, yk_sublayer_bytes *out, yk_err *err);
 
 /* yk_layer_inputs_load - fills a zeroed *out; no effect without such embeddings. embed_scale is sqrt(size), rounded to

@@ -14,9 +14,10 @@ static const yk_layer_norm *next_norm(const yk_model *m, int32_t index)
   return index + 1 < m->n_layers ? &m->layers[index + 1].input_norm : &m->final_norm;
 }
 
-/* How reduce adds a sublayer's result to the residual: the name of its all-reduce, factors and norms. */
+/* How reduce adds a sublayer's result to a residual [hidden] a row: the name of the all-reduce, factors and norms. */
 typedef struct addition {
   const char *name;
+  void *residual;
   float alpha, gain;
   const void *result_w;
   const yk_layer_norm *norm;
@@ -30,7 +31,7 @@ static yk_status reduce(yk_model *m, yk_sublayer_step *s, const addition *a, yk_
   s->x = (yk_normed){.state = YK_NORMED_PENDING,
                      .rows = m->act.normed,
                      .partial = s->y,
-                     .residual = m->act.residual,
+                     .residual = a->residual,
                      .result_w = a->result_w,
                      .w = a->norm->w,
                      .n_rows = s->batch->n_tokens,
@@ -66,6 +67,7 @@ static yk_status add_layer_input(yk_model *m, yk_sublayer_step *s, int32_t index
 {
   const yk_layer *layer = &m->layers[index];
   const addition after = {.name = "all-reduce after embeddings of the layer",
+                          .residual = m->act.residual,
                           .alpha = m->residual_scale,
                           .gain = layer->gain,
                           .result_w = layer->input_result_w,
@@ -80,11 +82,13 @@ static yk_status run_layer(yk_model *m, yk_sublayer_step *s, int32_t index, yk_e
   static const yk_layer_norm no_norm = {.reader = YK_READER_GEMM};
   const yk_layer *layer = &m->layers[index];
   const addition after_attention = {.name = "all-reduce after attention",
+                                    .residual = m->act.residual,
                                     .alpha = m->residual_scale,
                                     .result_w = layer->attention_result_w,
                                     .gain = layer->ffn_kind ? 0 : layer->gain,
                                     .norm = layer->ffn_kind ? &layer->post_norm : next_norm(m, index)};
   const addition after_ffn = {.name = "all-reduce after FFN",
+                              .residual = m->act.residual,
                               .alpha = m->residual_scale,
                               .gain = layer->input ? 0 : layer->gain,
                               .result_w = layer->ffn_result_w,
@@ -102,13 +106,14 @@ static yk_status run_layer(yk_model *m, yk_sublayer_step *s, int32_t index, yk_e
   return layer->input ? add_layer_input(m, s, index, err) : YK_OK;
 }
 
-/* One rank holds a row of the embedding; the others contribute zeros. The sum is therefore exact and the same for any
- * number of ranks (a negative zero becomes plus zero, with one rank too). */
-static yk_status embed(yk_model *m, yk_sublayer_step *s, yk_err *err)
+/* residual = the tokens' embeddings, summed over ranks by the pending norm or by the all-reduce. One rank holds a row
+ * of the embedding; the others contribute zeros. The sum is therefore exact and the same for any number of ranks (a
+ * negative zero becomes plus zero, with one rank too). */
+static yk_status embed(yk_model *m, yk_sublayer_step *s, void *residual, yk_err *err)
 {
   int32_t first_id = m->shard_first[m->comm->rank];
   yk_embed_args args = {.y = s->y.rows,
-                        .cleared = m->act.residual,
+                        .cleared = residual,
                         .table = m->embedding,
                         .token_ids = s->batch->token_ids,
                         .first_id = first_id,
@@ -116,7 +121,8 @@ static yk_status embed(yk_model *m, yk_sublayer_step *s, yk_err *err)
                         .n_tokens = s->batch->n_tokens,
                         .hidden = m->hidden,
                         .scale = m->embed_scale};
-  const addition after = {.name = "all-reduce after embedding", .alpha = 1, .norm = &m->layers[0].input_norm};
+  const addition after = {
+      .name = "all-reduce after embedding", .residual = residual, .alpha = 1, .norm = &m->layers[0].input_norm};
   RUN(m, OTHER, YK_OUTSIDE_LAYERS, "embedding", m->dev->ops->embed(m->dev, &args, err));
   return reduce(m, s, &after, err);
 }
@@ -312,12 +318,22 @@ static yk_status finish(yk_model *m, const yk_step *step, const int32_t *wanted_
   return YK_OK;
 }
 
-/* Computes the embeddings of all layers. Normalising completes the sum over ranks of the tokens' embeddings in
- * m->act.residual, which the projection reads. */
-static yk_status embed_layers(yk_model *m, yk_sublayer_step *s, yk_err *err)
+/* Computes the embeddings of the stage's layers from the tokens' embeddings, which normalising completes in the
+ * residual that embed got. */
+static yk_status embed_layers(yk_model *m, yk_sublayer_step *s, const void *embedded, yk_err *err)
 {
   YK_TRY(yk_sublayer_normalise(s, err));
-  return yk_layer_inputs_run(&m->layer_inputs, s, m->act.residual, err);
+  return yk_layer_inputs_run(&m->layer_inputs, s, embedded, err);
+}
+
+/* Leaves the input of the stage's first layer in s->x. Layers with embeddings need the tokens' embeddings, which a
+ * later stage computes again: the previous stage sends its residual alone. */
+static yk_status begin_layers(yk_model *m, yk_sublayer_step *s, yk_err *err)
+{
+  void *embedded = m->is_first_stage ? m->act.residual : m->layer_inputs.embedded;
+  if (embedded) YK_TRY(embed(m, s, embedded, err));
+  if (m->layer_inputs.size > 0) YK_TRY(embed_layers(m, s, embedded, err));
+  return m->is_first_stage ? YK_OK : enter_stage(m, s, err);
 }
 
 /* Leaves the rows of the final norm in m->act.normed, or, before the last stage, those for the next stage in
@@ -336,8 +352,7 @@ static yk_status run_layers(yk_model *m, const yk_batch *batch, yk_err *err)
                         .layer_inputs = &m->layer_inputs,
                         .y = {.rows = m->act.partial},
                         .kv_staging = m->act.kv_staging};
-  YK_TRY(m->is_first_stage ? embed(m, &s, err) : enter_stage(m, &s, err));
-  if (m->layer_inputs.size > 0) YK_TRY(embed_layers(m, &s, err));
+  YK_TRY(begin_layers(m, &s, err));
   for (int32_t i = 0; i < m->n_layers; i++) YK_TRY(run_layer(m, &s, i, err));
   s.layer = YK_OUTSIDE_LAYERS;
   return yk_sublayer_normalise(&s, err);

@@ -76,11 +76,13 @@ static int64_t embedding_bytes(const yk_rank_source *source)
   return yk_range_size(source->share.vocab) * hidden_bytes(source);
 }
 
-/* A tied lm_head reads the embedding, unless lm_head has a copy in 8 bits. */
+/* A tied lm_head reads the embedding, unless lm_head has a copy in 8 bits. Embeddings of layers read the tokens'
+ * embeddings in every stage. */
 static bool needs_embedding(const yk_rank_source *source)
 {
   const bool shares = source->config->tie_word_embeddings && !source->limits->lm_head_as_int8;
-  return source->share.is_first_stage || (source->share.is_last_stage && shares);
+  return source->share.is_first_stage || (source->share.is_last_stage && shares) ||
+         source->config->layer_input_size > 0;
 }
 
 /* Final norm and lm_head, if the model has one. */
@@ -145,24 +147,30 @@ static int32_t last_border(const yk_model_config *config)
 }
 
 /* The stages are divided by the weights of a group's first rank, so that every rank finds the same division. The
- * layers from last_border on must be in one stage, and are divided as if they were one layer. */
+ * layers from last_border on must be in one stage, and are divided as if they were one layer. An embedding that every
+ * stage has does not count. */
 static yk_status divide_layers(const yk_rank_source *first_rank, int n_stages, int64_t *layers, int32_t *first,
                                yk_err *err)
 {
+  const yk_model_config *c = first_rank->config;
+  const int64_t embedding = c->layer_input_size > 0 ? 0 : embedding_bytes(first_rank);
   sizes head = {.weights = 0};
+  yk_sublayer_bytes inputs;
   yk_stage_weights weights = {.layers = layers,
-                              .n_layers = last_border(first_rank->config) + 1,
-                              .before = embedding_bytes(first_rank),
-                              .after = first_rank->config->tie_word_embeddings ? embedding_bytes(first_rank) : 0};
+                              .n_layers = last_border(c) + 1,
+                              .before = embedding,
+                              .after = c->tie_word_embeddings ? embedding : 0};
   YK_TRY(measure_head(first_rank, &head, err));
+  YK_TRY(yk_layer_inputs_measure(first_rank, &inputs, err));
   weights.after += head.weights;
-  for (int32_t i = 0; i < first_rank->config->n_layers; i++) {
+  for (int32_t i = 0; i < c->n_layers; i++) {
     yk_layer_bytes layer;
     YK_TRY(yk_layer_measure(first_rank, i, &layer, err));
-    layers[yk_min_i64(i, weights.n_layers - 1)] += layer.norms + layer.attention.weights + layer.ffn.weights;
+    layers[yk_min_i64(i, weights.n_layers - 1)] +=
+        layer.norms + layer.attention.weights + layer.ffn.weights + inputs.weights / c->n_layers;
   }
   YK_TRY(yk_stages_divide(&weights, n_stages, first, err));
-  first[n_stages] = first_rank->config->n_layers;
+  first[n_stages] = c->n_layers;
   return YK_OK;
 }
 
@@ -173,10 +181,6 @@ static yk_status make_source(const yk_checkpoint *checkpoint, const yk_model_lim
   *out = source_of(checkpoint, limits, dev, place->rank, place->n_ranks);
   YK_TRY(yk_model_check_device(out->config, dev->abilities, err));
   if (place->n_stages == 1) return YK_OK;
-  if (out->config->layer_input_size > 0)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "pipeline stages: embeddings of each layer (hidden_size_per_layer_input) are not supported in "
-                      "several stages; one stage with more ranks (--tp) runs the model");
   const yk_rank_source first_rank = source_of(checkpoint, limits, dev, 0, place->n_ranks);
   int64_t *layers = calloc((size_t)out->config->n_layers, sizeof *layers);
   if (!layers) return yk_err_set(err, YK_E_NOMEM, "no memory to divide %d layers", out->config->n_layers);

@@ -50,9 +50,10 @@ yk_status yk_stages_divide(const yk_stage_weights *weights, int n_stages, int32_
 {
   size_t stride = (size_t)weights->n_layers + 1, n = (size_t)n_stages * stride;
   if (n_stages > weights->n_layers)
-    return yk_err_set(err, YK_E_INVAL,
-                      "pipeline stages: expected at most %d, one for each layer of the model, found %d",
-                      weights->n_layers, n_stages);
+    return yk_err_set(
+        err, YK_E_INVAL,
+        "pipeline stages: expected at most %d, one for each layer or for layers that share a KV cache, found %d",
+        weights->n_layers, n_stages);
   division d = {.weights = weights,
                 .n_stages = n_stages,
                 .sums = calloc(stride, sizeof *d.sums),

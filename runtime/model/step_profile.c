@@ -7,7 +7,9 @@
 
 enum {
   LAYER_OPERATIONS = 24, /* upper bound: latent attention, a shared expert and experts, all of them W8A8 */
-  OTHER_OPERATIONS = 8,  /* upload, messages between stages, embedding, its all-reduce, penalties, end */
+  /* Upload, message of the previous stage, embedding, all-reduce, norm, two of embeddings of layers, first norm of the
+   * stage, message to the next stage or late data and penalties, end. */
+  OTHER_OPERATIONS = 12,
   ROUND_OPERATIONS = 6, /* per chunk of wanted rows: barrier, row selection, lm_head, gather, sampling, hidden states */
   N_CALIBRATING = 32,
   N_CHAINS = 8

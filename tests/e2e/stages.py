@@ -13,15 +13,20 @@ from families import case_names
 
 DRAWS = ("--temperature", 1, "--seed", 5, "--top-p", 0.9, "--repetition-penalty", 1.2, "--frequency-penalty", 0.3)
 
-ONE_STAGE = ("gemma4_e2b",)  # embeddings of each layer
 
 
-def n_layers(folder):
+def most_stages(folder):
+    """The number of layers; layers that read the KV cache of others are in one stage with these and all between."""
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
         config = json.load(file)
     config = config.get("text_config", config)
     blocks = config.get("layers_block_type") or config.get("hybrid_override_pattern") or ()  # of Nemotron-H
-    return config.get("num_hidden_layers") or config.get("num_layers") or len(blocks)
+    n_layers = config.get("num_hidden_layers") or config.get("num_layers") or len(blocks)
+    if not config.get("num_kv_shared_layers"):
+        return n_layers
+    owners = config["layer_types"][:n_layers - config["num_kv_shared_layers"]]
+    readers = config["layer_types"][len(owners):]
+    return min(len(owners) - owners[::-1].index(kind) for kind in readers)
 
 
 class Stages(harness.Case):
@@ -42,17 +47,16 @@ class Stages(harness.Case):
                 self.assertEqual(self.answers(folder, n_ranks, n_stages, *options), expected)
 
     def test_families_in_two_stages(self):
-        names = [name for name in case_names() if name not in ONE_STAGE]
+        names = case_names()
         if harness.is_sanitized(self.yoke):
             names = ["llama_tied", "moe_qwen3", "deepseek_v3"]
         self.assertTrue(names)
         for name in names:
             folder = os.path.join(harness.FAMILIES, name)
-            self.check(folder, 1, [n for n in (2, 3) if n <= n_layers(folder)], *DRAWS)
+            self.check(folder, 1, [n for n in (2, 3) if n <= most_stages(folder)], *DRAWS)
 
     def test_families_in_two_stages_of_two_ranks(self):
-        names = [name for name in case_names()
-                 if not name.startswith(("format_", "llama_", "qwen3_")) and name not in ONE_STAGE]
+        names = [name for name in case_names() if not name.startswith(("format_", "llama_", "qwen3_"))]
         for name in ["moe_qwen3"] if harness.is_sanitized(self.yoke) else [*names, "format_w8a8", "llama_tied"]:
             self.check(os.path.join(harness.FAMILIES, name), 2, [2], "--temperature", 0)
 
@@ -84,12 +88,10 @@ class Stages(harness.Case):
         self.assertRegex(self.run_yoke(*bench).out, r"^qwen3 on 2 cpu ranks in 2 pipeline stages, ")
 
     def test_refused(self):
-        for name in ONE_STAGE:
-            self.assert_error(["generate", "-m", os.path.join(harness.FAMILIES, name), "--token-ids", "5", "--device",
-                               "cpu", "--tp", 1, "-pp", 2],
-                              "--pipeline-parallel-size: embeddings of each layer", "not supported")
+        self.assert_error(["plan", "-m", os.path.join(harness.FAMILIES, "gemma4_e2b"), "--device", "cpu", "--tp", 1,
+                           "-pp", 3], "--pipeline-parallel-size: expected at most 2", "share a KV cache, found 3")
         self.assert_error(["plan", "-m", harness.DEMO, "--device", "cpu", "--tp", 1, "-pp", 7],
-                          "--pipeline-parallel-size: expected at most 6, one for each layer of the model, found 7")
+                          "--pipeline-parallel-size: expected at most 6, one for each layer", "found 7")
         self.assert_usage_error(["plan", "-m", harness.DEMO, "--tp", 8, "-pp", 16],
                                 "--tensor-parallel-size times --pipeline-parallel-size", "at most 64", "found 128")
         self.assert_usage_error(["plan", "-m", harness.DEMO, "--tp", 1, "-pp", 0], "--pipeline-parallel-size")

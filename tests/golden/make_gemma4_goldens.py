@@ -60,6 +60,11 @@ CASES = [
          use_double_wide_mlp=True,
          hidden_size_per_layer_input=24, vocab_size_per_layer_input=200, num_attention_heads=4, num_key_value_heads=1,
          hidden_size=64, final_logit_softcapping=None),
+    case("gemma4_e4b", "Gemma 4 with embeddings of each layer, whose first three layers may be in three stages; the "
+         "last layer reads the cache of the third", {"zeros": "per_layer_projection.weight"}, "ssff",
+         num_kv_shared_layers=1,
+         hidden_size_per_layer_input=16, vocab_size_per_layer_input=200, num_attention_heads=4, num_key_value_heads=2,
+         hidden_size=48, intermediate_size=40, dtype="float16"),
     case("gemma4_w4a16", "Gemma 4 as its QAT uploads: W4A16 of compressed-tensors in groups of 32",
          {"final_logit_softcapping": None}, "sf", int4=32, attention_k_eq_v=True, num_global_key_value_heads=1,
          hidden_size=64, num_attention_heads=4, num_key_value_heads=2),
