@@ -11,23 +11,11 @@ yk_status yk_hf_read_granite_ffn_size(yk_json root, const char *file, yk_model_c
   return yk_json_get_i32(root, file, key, true, 1, YK_MAX_FFN, &config->ffn_size, err);
 }
 
-/* The class norms the sums of all heads together, which is the norm of a group only if there is one group. */
-static yk_status check_groups(yk_json root, const char *file, yk_err *err)
-{
-  static const char key[] = "mamba_n_groups";
-  int32_t n_groups = 1;
-  YK_TRY(yk_json_get_i32(root, file, key, false, 1, YK_MAX_HEADS, &n_groups, err));
-  if (n_groups == 1) return YK_OK;
-  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: %s %d is not supported for this family; supported: 1", file, key,
-                    n_groups);
-}
-
 yk_status yk_hf_read_granite_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   if (config->family != YK_FAMILY_GRANITE_HYBRID) return YK_OK;
   const char *key = yk_json_get(root, "layers_block_type").doc ? "layers_block_type" : "layer_types";
   yk_json types = yk_json_get(root, key);
-  YK_TRY(check_groups(root, file, err));
   if (!yk_json_is(types, YK_JSON_ARRAY) || yk_json_size(types) != (size_t)config->n_layers)
     return yk_err_set(err, YK_E_FORMAT,
                       "%s: key \"%s\": expected an array of num_hidden_layers = %d strings, found %s of %zu", file, key,

@@ -14,6 +14,7 @@ TOLERANCE = 1e-3
 N_TOP = 16
 # Cut like other families.
 RELATIVES = ("gemma3", "seed_oss", "ernie4_5", "ernie4_5_moe", "granite", "granite_moe", "granite_hybrid",
+             "granite_hybrid_groups",
              "phi3", "glm4_moe_lite", "deepseek_v32", "glm_moe_dsa", "kimi_k25",
              "glm4", "glm4_awq", "phi3_longrope", "ministral3", "ministral3_awq", "mistral3", "mistral4",
              "hunyuan", "hunyuan_moe",
@@ -102,7 +103,8 @@ class Families(harness.Case):
 
     def test_states_are_alike_in_any_company(self):
         """Recurrent states: other steps, requests, threads, stages and repetitions change no bit."""
-        for name in ("hybrid_qwen3_5", "hybrid_qwen3_next", "nemotron_nano", "nemotron_h", "granite_hybrid"):
+        for name in ("hybrid_qwen3_5", "hybrid_qwen3_next", "nemotron_nano", "nemotron_h", "granite_hybrid",
+                     "granite_hybrid_groups"):
             folder = os.path.join(harness.FAMILIES, name)
             with open(os.path.join(folder, "golden.json"), encoding="utf-8") as file:
                 prompts = json.load(file)["prompts"]

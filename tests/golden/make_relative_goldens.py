@@ -93,6 +93,11 @@ CASES = [
          "attention that rotates", {"rope_theta": 100.0}, {**DENSE, **GRANITE}, layer_types=["attention", "mamba"],
          mamba_expand=2, mamba_n_heads=8, num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=80,
          position_embedding_type="rope", dtype="float16"),
+    case("granite_hybrid_groups", "GraniteMoeHybridForCausalLM", "granitemoehybrid", "Granite 4 with Mamba2 in three "
+         "groups of heads", {"zeros": "mamba.norm.weight"},
+         {**DENSE, **GRANITE}, hidden_size=48, layer_types=["mamba", "attention"], mamba_expand=2, mamba_n_heads=6,
+         mamba_n_groups=3, num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=64,
+         position_embedding_type="nope"),
     case("hunyuan", "HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", "Hunyuan V1: norms of rotated q and k, a base "
          "that alpha raises", {"rope_scaling": {"type": "dynamic", "alpha": 2.0, "factor": 1.0}}, DENSE,
          head_dim=20, rope_scaling={"type": "dynamic", "alpha": 100.0, "factor": 1.0}, tie_word_embeddings=True,

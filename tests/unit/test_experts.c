@@ -221,7 +221,7 @@ static void bad_values_are_refused(void **state)
       {gpt_oss, "{'sliding_window': 0}", "sliding_window|found 0", YK_E_FORMAT},
       {mixtral, "{'num_local_experts': 0}", "num_local_experts|found 0", YK_E_FORMAT},
       {mixtral, "{'num_experts_per_tok': '-'}", "num_experts_per_tok|missing", YK_E_FORMAT},
-      {granite_hybrid, "{'mamba_n_groups': 2}", "mamba_n_groups 2|supported: 1", YK_E_UNSUPPORTED},
+      {granite_hybrid, "{'mamba_n_groups': 5}", "mamba_n_groups|expected a divisor|found 5", YK_E_FORMAT},
       {granite_hybrid, "{'layer_types': ['mamba']}", "layer_types|num_hidden_layers = 4|of 1", YK_E_FORMAT},
       {granite_hybrid, "{'layer_types': ['mamba', 'conv', 'mamba', 'mamba']}", "layer_types[1] \"conv\"|attention",
        YK_E_UNSUPPORTED},
