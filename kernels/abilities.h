@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 typedef struct yk_device_abilities {
-  const char *name; /* of the device, as in its table of operations */
+  const char *name; /* name of the device, as in its table of operations */
   /* Heads of attention other than latent have a multiple of head_dim_unit elements, at most max_head_dim. */
   int32_t head_dim_unit, max_head_dim;
   int32_t max_hidden, max_vocab;

@@ -79,8 +79,8 @@ typedef struct yk_batch {
   /* [n_seqs] YK_STATE_KEEP, YK_STATE_ZERO, or the entry of the table of snapshots that a sequence begins with.
    * No sequence saves into that entry in the same step. */
   const int32_t *state_loads;
-  /* [n_seqs] entry that states of the sequence are copied to, -1: none; and which: those after this many of the
-   * sequence's rows of the step, at least 1. The sequence then has a multiple of YK_STATE_SAVE_TOKENS tokens. */
+  /* [n_seqs] entry to which a state of the sequence is copied, or -1; and the number of the sequence's rows in the step
+   * after which that state is taken, at least 1. The sequence then has a multiple of YK_STATE_SAVE_TOKENS tokens. */
   const int32_t *state_saves;
   const int32_t *state_save_rows;
   const int32_t *block_tables; /* [n_seqs, block_table_stride] physical block of each logical block */
@@ -91,7 +91,7 @@ typedef struct yk_batch {
 typedef enum yk_kv_columns {
   YK_KV_COLUMNS_BOTH,
   YK_KV_COLUMNS_KEYS, /* the values are the keys before norm and rotation */
-  YK_KV_COLUMNS_NONE  /* the layer writes no cache: it reads that of another layer */
+  YK_KV_COLUMNS_NONE  /* the layer writes no cache and reads the cache of another layer */
 } yk_kv_columns;
 
 /* Layout of this rank's heads. The rank's query heads are contiguous; local query head h reads KV head (q_head_first +
@@ -112,8 +112,8 @@ static inline int64_t yk_head_layout_kv_columns(const yk_head_layout *heads)
   return (int64_t)n_parts * heads->n_kv_heads * heads->head_dim;
 }
 
-/* yk_head_layout_width - elements of a row: q heads, then k heads and v heads as kv_columns has them, then gates if the
- * layout has them. Thread: any. */
+/* yk_head_layout_width - elements of a row: q heads; k heads and v heads as kv_columns specifies; gates if has_gates.
+ * Thread: any. */
 static inline int64_t yk_head_layout_width(const yk_head_layout *heads)
 {
   return (heads->has_gates ? 2 : 1) * (int64_t)heads->n_q_heads * heads->head_dim + yk_head_layout_kv_columns(heads);
@@ -229,10 +229,10 @@ typedef struct yk_sample_row {
   bool has_penalties;                                            /* the chosen id is then also counted in the slot */
   float repetition_penalty, frequency_penalty, presence_penalty; /* 1, 0, 0: off */
   int32_t penalty_slot; /* row of the device's table of counts: see penalties_set */
-  int32_t n_biases;     /* number of biases, of distinct ids, from */
-  int64_t first_bias;   /* this index of yk_sample_args.biases on */
-  bool has_mask;        /* only ids whose bit is set may be drawn, in the words from */
-  int64_t first_mask;   /* this index of yk_sample_args.masks on */
+  int32_t n_biases;     /* number of biases; their ids are distinct */
+  int64_t first_bias;   /* index of the first bias in yk_sample_args.biases */
+  bool has_mask;        /* only ids whose bit is set in the mask may be drawn */
+  int64_t first_mask;   /* index of the mask's first word in yk_sample_args.masks */
   bool returns_logits;  /* the raw logits are copied to this row of yk_sample_args.logits_out */
   int32_t logits_row;
 } yk_sample_row;

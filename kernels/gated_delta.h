@@ -11,8 +11,8 @@
  *   y = round(norm_w * rms_norm(S^T q) * silu(z))
  *
  * The state of a sequence is all S of the rank's value heads and the last YK_DELTA_TAPS - 1 inputs of each channel of
- * the convolution, in float32. It depends only on the sequence's tokens: the CPU device gives the same bits however the
- * tokens are divided into steps, and whatever other sequences run beside. */
+ * the convolution, in float32. It depends only on the sequence's tokens: the CPU device computes the same bits for
+ * every division of the tokens into steps and for every set of other sequences in a step. */
 #ifndef YK_KERNELS_GATED_DELTA_H
 #define YK_KERNELS_GATED_DELTA_H
 
@@ -61,8 +61,8 @@ static inline int64_t yk_delta_state_floats(const yk_delta_layout *layout)
          (YK_DELTA_TAPS - 1) * yk_delta_channels(layout);
 }
 
-/* yk_delta_scratch_floats - floats of scratch for a row: for each key head q and k, for each value head a row of two
- * matrices of a chunk, all with 16 bits an element, and two numbers. */
+/* yk_delta_scratch_floats - floats of scratch for a row: for each key head, q and k; for each value head, one row of
+ * each of two chunk matrices, all in 16 bits per element, and two floats. */
 static inline int64_t yk_delta_scratch_floats(const yk_delta_layout *layout)
 {
   const int64_t of_values = yk_delta_n_value_heads(layout) * (YK_DELTA_CHUNK + 2);
@@ -70,8 +70,9 @@ static inline int64_t yk_delta_scratch_floats(const yk_delta_layout *layout)
 }
 
 /* gated_delta, for rows whose q, k, v, z, b and a have been projected. Each sequence begins with the state that
- * state_loads of the batch names, and leaves the state after its last row in states[seq_slots[seq]]. As state_saves and
- * state_save_rows say, the state after one of the rows is also saved in snapshots. Padding sequences have no state. */
+ * state_loads of the batch names, and leaves the state after its last row in states[seq_slots[seq]]. If state_saves
+ * names an entry, the state after state_save_rows rows is also copied to that entry of snapshots. Padding sequences
+ * have no state. */
 typedef struct yk_gated_delta_args {
   void *y;        /* act [n_tokens, value heads, value_dim], which must not alias x */
   const void *x;  /* act [n_tokens, x_stride] */

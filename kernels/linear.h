@@ -110,9 +110,9 @@ typedef struct yk_linear_args {
   int32_t n_tokens;
   int32_t matrix;   /* 0 .. n_matrices - 1: the matrix that all rows are multiplied with */
   int64_t y_stride; /* elements between rows of y */
-  /* device [n_tokens] adapter of each row, 1 .. n_adapters, or 0: none. Rows without one have the bits that they have
-   * if no row has one; on GPUs not in a layer with an activation, whose inputs are then rounded. NULL: no row has one,
-   * and the forward does no work for adapters. */
+  /* device [n_tokens] adapter of each row, 1 .. n_adapters, or 0: none. A row without an adapter has the same bits as
+   * if no row had an adapter, except on GPUs in a layer with an activation, whose inputs are then rounded. NULL: no row
+   * has an adapter, and the forward does no work for adapters. */
   const int32_t *adapters;
 } yk_linear_args;
 
@@ -135,18 +135,19 @@ typedef struct yk_linear_sums_args {
   const int32_t *adapters; /* scale: as in yk_linear_args, added on every rank */
 } yk_linear_sums_args;
 
-/* yk_linear_check - checks all that holds for every format: slices inside their weights, x of one size, orders within
- *   x, equal matrices, a possible activation. Errors: YK_E_INVAL, naming the part. Thread: any. Every device calls this
- *   function first. */
+/* yk_linear_check - checks all that holds for every format: slices inside their weights, parts with equal x_size,
+ *   x_order within x, matrices of one layout, a valid activation. Errors: YK_E_INVAL, naming the part. Thread: any.
+ *   Every device calls this function first. */
 yk_status yk_linear_check(const yk_linear_spec *spec, yk_err *err);
 
-/* yk_linear_check_awq - checks part number index, an AWQ weight: whole words, and groups that do not straddle. For the
- *   AWQ rows of the devices' tables. Errors: YK_E_INVAL, naming the part. Thread: any. */
+/* yk_linear_check_awq - checks part number index, an AWQ weight: whole words, and no local group that spans two groups
+ *   of the weight. Called by the AWQ rows of the devices' tables of formats. Errors: YK_E_INVAL, naming the part.
+ *   Thread: any. */
 yk_status yk_linear_check_awq(const yk_linear_part *part, int index, yk_err *err);
 
-/* yk_linear_check_bytes - checks part number index, an INT8 or FP8 weight: rows of bytes with float32 scales, and
- *   groups that do not straddle. For the devices' rows that keep bytes. Errors: YK_E_INVAL, naming the part. Thread:
- *   any. */
+/* yk_linear_check_bytes - checks part number index, an INT8 or FP8 weight: rows of bytes with float32 scales, and no
+ *   local group that spans two groups of the weight. Called by the rows that store bytes in the devices' tables of
+ *   formats. Errors: YK_E_INVAL, naming the part. Thread: any. */
 yk_status yk_linear_check_bytes(const yk_linear_part *part, int index, yk_err *err);
 
 /* yk_linear_check_args - checks that rows and matrix are within those of the layer. Errors: YK_E_INVAL. Thread: any. */

@@ -1,6 +1,6 @@
 /* mixture.h - a mixture of experts as one device operation: the router chooses top_k of many feed-forward networks for
- * each row; some families add a shared expert that every row passes. Networks without a gate (plain_experts) have up
- * alone where this file has gate and up.
+ * each row; some families add a shared expert, which processes every row. Networks without a gate (plain_experts) have
+ * up alone where this file has gate and up.
  *
  *   x -> router -> route ---------> slots -> gate and up, activation -> down -> combination: rows, or slots that the
  *   x -> shared expert: gate and up, activation -> down --------------------->  reader of the result combines

@@ -15,11 +15,12 @@ struct yk_head_layout;
 typedef struct yk_row_norms_args {
   void *qkv; /* act [n_tokens, yk_head_layout_width]: q and k are normalised in place */
   const struct yk_head_layout *heads;
-  /* KV heads of the rank's that its squares count: those that no rank before it holds, first_counted and following */
+  /* KV heads that row_squares counts, from first_counted on: those that no lower rank holds */
   int32_t first_counted, n_counted;
   int32_t n_tokens, rank, n_ranks;
-  /* device [n_ranks, n_tokens, 2] bits of float32, never negative: of each rank the sum of the squares of q, then of k.
-   * row_squares writes the rank's own, and zeros for the others, so that a maximum over ranks has all of them. */
+  /* device [n_ranks, n_tokens, 2] bits of float32, never negative: for each rank, the sums of squares of q and of k.
+   * row_squares writes the sums of this rank and zeros for the others, so that an all-reduce by maximum gives every
+   * rank all sums. */
   int32_t *squares;
   const void *q_w, *k_w;  /* act [n_q_heads * head_dim], [n_kv_heads * head_dim]: of the rank's heads */
   int64_t q_size, k_size; /* elements of the whole rows of q and k */

@@ -60,7 +60,7 @@ typedef enum yk_packing {
   YK_N_PACKINGS
 } yk_packing;
 
-/* How the inputs of a layer with INT8 weights become 8-bit integers too (kernels/cpu/linear/format_w8a8.c). With
+/* Quantisation of the inputs of a layer with INT8 weights to 8-bit integers (kernels/cpu/linear/format_w8a8.c). With
  * YK_INPUTS_FLOAT the layer multiplies floats. */
 typedef enum yk_inputs_kind {
   YK_INPUTS_FLOAT,
@@ -87,7 +87,7 @@ enum { YK_MAX_QUANTISED_INPUTS = 1 << 16 };
 typedef struct yk_weight_view {
   yk_weight_format format;
   int64_t k, n; /* inputs, outputs of the whole layer */
-  /* Inputs that share a scale; whole K: group == k. AWQ, FP4: divides k. INT8, FP8: the last group may be short.
+  /* Number of inputs that share a scale; k if all do. AWQ, FP4: divides k. INT8, FP8: the last group may be short.
    * PLAIN: 0 */
   int64_t group;
   int64_t group_n;   /* BLOCKS: outputs that share a scale; the last such group may be short */
@@ -128,8 +128,8 @@ typedef struct yk_weight_slice {
 typedef struct yk_slice_order {
   /* [k_end] the weight's input at each position, or -1: none, a zero. NULL: the weight's order */
   const int32_t *inputs;
-  const int32_t *groups;  /* [k_end / group] with inputs: the weight's group of each local group of */
-  int64_t group;          /* `group` consecutive positions */
+  const int32_t *groups;  /* [k_end / group] if inputs is given: the weight's group for each local group */
+  int64_t group;          /* consecutive positions in a local group */
   const int32_t *outputs; /* [n_end] the weight's output at each position. NULL: the weight's order */
 } yk_slice_order;
 

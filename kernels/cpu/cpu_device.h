@@ -30,7 +30,7 @@ typedef struct yk_cpu_scratch {
 } yk_cpu_scratch;
 
 typedef struct yk_cpu_device {
-  yk_device base; /* first: a yk_device * is a yk_cpu_device * */
+  yk_device base; /* first member: a yk_device * of a CPU device is also a yk_cpu_device * */
   const yk_cpu_simd *simd;
   yk_cpu_pool *pool; /* base.pool */
   int n_threads;

@@ -1,8 +1,8 @@
 /* cpu_gated_delta.c - gated delta nets, token by token: see gated_delta.h.
  *
- * One item of work is one value head of one sequence, over all its rows: value heads of a key head each compute its q
- * and k, which costs little beside their states. The inputs of the convolution are stored when all heads have read
- * them. Nothing depends on the number of rows, threads or other sequences. */
+ * One item of work is one value head of one sequence, over all its rows: each value head computes q and k of its key
+ * head, which costs little compared with the update of its state. The inputs of the convolution are stored when all
+ * heads have read them. No result depends on the number of rows or threads, or on other sequences. */
 #include <math.h>
 #include <string.h>
 
@@ -94,7 +94,7 @@ static float element(const delta_context *c, int64_t row, int64_t column)
   return yk_dtype_load(c->cpu->base.dtype, c->args->x, (size_t)(row * c->args->layout.x_stride + column));
 }
 
-/* How much of the state remains. softplus(x) is x for large x, where exp(x) would overflow. */
+/* The factor by which the state decays. softplus(x) is x for large x, where exp(x) would overflow. */
 static float decay_of(const delta_context *c, int64_t row, const head *h)
 {
   float x = element(c, row, h->a) + c->args->dt_bias[h->index];

@@ -59,7 +59,7 @@ static void cache_rows(void *context, int thread, int64_t begin, int64_t end)
 /* ---- Attention --------------------------------------------------------------------------------------------------- */
 
 /* Queries of one item: rows first_row .. first_row + n_rows - 1 of one sequence, heads first_head .. + n_heads - 1;
- * query q is of row q / n_heads. */
+ * query q belongs to row q / n_heads. */
 typedef struct tile {
   const int32_t *block_table;
   int64_t first_row;

@@ -9,7 +9,8 @@ typedef struct dealt_queries {
   const void *context;
 } dealt_queries;
 
-/* A share has every n_shares-th item: neighbouring items of a prefill grow in cost, so ranges would not balance. */
+/* A share takes every n_shares-th item: in a prefill, cost grows with the item's position, so contiguous ranges would
+ * not balance. */
 static void run_share(const dealt_queries *d, int thread, int64_t share)
 {
   int64_t item = 0;

@@ -1,5 +1,5 @@
-/* cpu_queries.h - how the queries of an attention are dealt out to threads: items are a few rows of one sequence and a
- * part of the heads. */
+/* cpu_queries.h - distribution of attention queries over threads. An item is a few rows of one sequence and a part of
+ * the heads. */
 #ifndef YK_KERNELS_CPU_QUERIES_H
 #define YK_KERNELS_CPU_QUERIES_H
 

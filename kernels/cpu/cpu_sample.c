@@ -102,7 +102,7 @@ static double log_sum_exp(const row_view *v)
   return (double)v->maximum + log(sum);
 }
 
-/* The largest n_wanted logits, still logits, in falling order. */
+/* Finds the n_wanted largest raw logits, in falling order. */
 static void find_top(const row_view *v, int32_t n_wanted, yk_sampled *out)
 {
   for (int32_t i = 0; i < v->n; i++) {

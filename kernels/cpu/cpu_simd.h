@@ -20,9 +20,9 @@ enum {
   YK_CPU_LANES = 16,    /* sums of one output element */
   YK_CPU_NIBBLES = 8,   /* weights of one packed AWQ word */
   YK_CPU_CHUNK_K = 128, /* k of one line of packed AWQ weights: LANES words of NIBBLES */
-  YK_CPU_PANEL = 8,     /* output columns that one row is multiplied with together */
-  YK_CPU_INT8_K = 64,   /* inputs of 8-bit rows and columns come in so many, padded with zeros */
-  YK_CPU_STRIP = 4,     /* inputs of 8-bit rows and columns are padded with zeros to a multiple of this */
+  YK_CPU_PANEL = 8,     /* output columns computed together for one row */
+  YK_CPU_INT8_K = 64,   /* inputs of 8-bit rows and columns are padded with zeros to a multiple of this */
+  YK_CPU_STRIP = 4,     /* columns of a strip: divides YK_CPU_PANEL */
   YK_CPU_STRIP_K = 1024 /* maximum inputs of a strip: the strip and a few rows of x stay in the L1 cache */
 };
 
@@ -104,15 +104,16 @@ typedef struct yk_cpu_simd {
   /* acc = acc * acc_scale + sum over i, rising, of weights[i] * rows[i]; acc [n], rows [n_rows, n] */
   void (*weighted_sum)(float *acc, float acc_scale, const float *weights, const float *rows, int n_rows, size_t n);
 
-  /* For both, n is a multiple of 16, hence of any vector. An element's result does not depend on its position.
-   * softmax - *maximum becomes the largest of itself and all x, and x = exp(x - *maximum), at least 2^-126. Returns the
+  /* For both functions, n is a multiple of 16, which every vector length divides. An element's result does not depend
+   * on its position.
+   * softmax - *maximum = the largest of *maximum and all x; then x = exp(x - *maximum), at least 2^-126. Returns the
    * sum of x, in a fixed order.
    * activate - gate = f(gate) * up, or f(gate) for a kind without a gate, with up NULL: see kernels/activation.h. */
   float (*softmax)(float *x, size_t n, float *maximum);
   void (*activate)(const yk_activation *activation, float *gate, const float *up, size_t n);
 
-  /* y[PANEL] = x times a panel, for one row x [whole chunks]. awq_row and the byte rows return false, and compute
-   * nothing, if groups end between multiples of LANES: such a panel must be unpacked. */
+  /* y[PANEL] = x times a panel, for one row x [whole chunks]. awq_row and the byte rows return false and compute
+   * nothing if a group ends between multiples of LANES: the caller must unpack such a panel. */
   bool (*awq_row)(float *y, const float *x, const yk_cpu_awq_panel *panel);
   yk_cpu_byte_row *int8_row, *fp8_row, *fp4_row;
   void (*plain_row)(float *y, const float *x, const yk_cpu_plain_panel *panel);
@@ -124,28 +125,28 @@ typedef struct yk_cpu_simd {
   void (*multiply)(const yk_cpu_product *product);
 
   /* y[row * y_stride + column] = x times all columns of a panel, for n_rows rows x [n_k] that are x_stride apart. The
-   * integers are the same for every set. */
+   * results are the same for every instruction set. */
   void (*multiply_int8)(int32_t *y, int64_t y_stride, const int8_t *x, int64_t x_stride, int n_rows,
                         const yk_cpu_int8_panel *panel);
 
-  /* dst[n] = the numbers of a row of codes. The floats are the same for every set. */
+  /* dst[n] = the numbers of a row of codes. The results are the same for every instruction set. */
   void (*kv_dequantise)(float *dst, const yk_cpu_kv_row *row, size_t n);
 } yk_cpu_simd;
 
-/* yk_cpu_simd_best - the fastest set that this processor has. Never NULL. */
+/* yk_cpu_simd_best - the fastest instruction set that this processor supports. Never NULL. */
 const yk_cpu_simd *yk_cpu_simd_best(void);
 
-/* yk_cpu_simd_find - the set of that name ("portable", "avx2", "avx512", "avx512vnni": avx512 with faster products of
- *   8-bit integers), or NULL if the processor lacks it. */
+/* yk_cpu_simd_find - the instruction set of that name ("portable", "avx2", "avx512", "avx512vnni": avx512 with faster
+ *   products of 8-bit integers), or NULL if the processor lacks it. */
 const yk_cpu_simd *yk_cpu_simd_find(const char *name);
 
-/* Each in a source file compiled for its instructions; NULL if the compiler does not target x86-64. */
+/* Each is in a source file compiled for its instructions. NULL if the compiler does not target x86-64. */
 const yk_cpu_simd *yk_cpu_simd_portable(void);
 const yk_cpu_simd *yk_cpu_simd_avx2(void);
 const yk_cpu_simd *yk_cpu_simd_avx512(void);
 const yk_cpu_simd *yk_cpu_simd_avx512vnni(void);
 
-/* multiply_int8 of the last, in cpu_simd_vnni.c. */
+/* multiply_int8 of avx512vnni, in cpu_simd_vnni.c. */
 void yk_cpu_vnni_multiply_int8(int32_t *y, int64_t y_stride, const int8_t *x, int64_t x_stride, int n_rows,
                                const yk_cpu_int8_panel *panel);
 

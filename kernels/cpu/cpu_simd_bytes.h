@@ -40,7 +40,7 @@ ALWAYS_INLINE wide byte_weights(const uint8_t *column, int64_t i, wide scale, wi
 }
 
 /* One column of a line, in which n_alike consecutive vectors are in one group. Adds to *sum the products with x, or
- * stores a strip's column to w if sum is NULL; x and w are those of the line. n_alike and the choice of the two are
+ * stores a strip's column to w if sum is NULL; x and w are those of the line. n_alike and sum == NULL are compile-time
  * constants of the call. */
 ALWAYS_INLINE void byte_line(wide *sum, float *w, const float *x, const yk_cpu_byte_panel *panel, int64_t line,
                              int column, const int n_alike, const byte_kind kind)
@@ -90,14 +90,14 @@ ALWAYS_INLINE void byte_unpack_alike(float *w, const yk_cpu_byte_panel *panel, i
                                      const int n_alike, const byte_kind kind)
 {
   for (int64_t line = k / YK_CPU_CHUNK_K; line < (k + n_k) / YK_CPU_CHUNK_K; line++, w += STRIP_LINE) {
-    if (first == 0) prefetch_byte_line(panel, line, kind); /* for all strips */
+    if (first == 0) prefetch_byte_line(panel, line, kind); /* once, for all strips */
 #pragma GCC unroll 1
     for (int c = 0; c < YK_CPU_STRIP; c++)
       byte_line(NULL, w + c * YK_CPU_LANES, NULL, panel, line, first + c, n_alike, kind);
   }
 }
 
-/* For groups that end inside a vector, if a slice of k was cut there: each lane has its own scale. */
+/* For groups that end inside a vector, as at the edge of a slice of k: each lane has its own scale. */
 ALWAYS_INLINE void byte_unpack_any(float *w, const yk_cpu_byte_panel *panel, int first, int64_t begin, int64_t n_k,
                                    const byte_kind kind)
 {

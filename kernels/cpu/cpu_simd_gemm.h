@@ -33,7 +33,7 @@ ALWAYS_INLINE void prefetch_after(const void *p)
 
 /* One line of columns first .. first + n_columns - 1 of a panel. n_alike consecutive vectors of a line are in one
  * group. Adds to sum the products with x, or stores a strip's columns to w if sum is NULL; x and w are those of the
- * line. n_columns, n_alike and the choice of the two are constants of the call. */
+ * line. n_columns, n_alike and sum == NULL are compile-time constants of the call. */
 ALWAYS_INLINE void awq_line(wide *sum, float *w, const float *x, const yk_cpu_awq_panel *panel, int64_t line, int first,
                             const int n_columns, const int n_alike)
 {
@@ -83,14 +83,14 @@ ALWAYS_INLINE void awq_unpack_alike(float *w, const yk_cpu_awq_panel *panel, int
                                     const int n_alike)
 {
   for (int64_t line = k / YK_CPU_CHUNK_K; line < (k + n_k) / YK_CPU_CHUNK_K; line++, w += STRIP_LINE) {
-    if (first == 0) prefetch_line(panel, line); /* for all strips */
+    if (first == 0) prefetch_line(panel, line); /* once, for all strips */
 #pragma GCC unroll 4
     for (int c = 0; c < YK_CPU_STRIP; c++)
       awq_line(NULL, w + c * YK_CPU_LANES, NULL, panel, line, first + c, 1, n_alike);
   }
 }
 
-/* For groups that end inside a vector: only if a slice of k was cut there. */
+/* For groups that end inside a vector, which happens only at the edge of a slice of k. */
 static void awq_unpack_any(float *w, const yk_cpu_awq_panel *panel, int first, int64_t begin, int64_t n_k)
 {
   for (int64_t i = 0; i < n_k; i++) {
@@ -155,7 +155,7 @@ ALWAYS_INLINE const void *plain_column(const yk_cpu_plain_panel *panel, yk_dtype
   return (const char *)panel->w + (int64_t)yk_dtype_bytes(dtype) * panel->stride * c;
 }
 
-/* One column after the other: processors read memory at half the rate from several addresses at once. */
+/* One column at a time: processors read several streams at half the rate of a single stream. */
 ALWAYS_INLINE void plain_row_as(float *y, const float *x, yk_dtype dtype, const yk_cpu_plain_panel *panel)
 {
   for (int c = 0; c < panel->n_columns; c++) {

@@ -4,7 +4,7 @@
  *   int8_sums                       a vector of sums
  *   int8_sums_zero()
  *   INT8_VECTOR_K                   inputs of one product: divides YK_CPU_INT8_K
- *   int8_x, int8_load_x(p)          that many inputs of a row, in the form for products
+ *   int8_x, int8_load_x(p)          INT8_VECTOR_K inputs of a row, in the form that int8_dot takes
  *   int8_w, int8_load_w(p)          and of a column
  *   int8_dot(sums, x, w)            sums + x * w
  *   int8_total(sums)                the sum over the vector

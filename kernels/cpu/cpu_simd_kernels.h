@@ -74,7 +74,7 @@ static void from_f32(void *dst, yk_dtype dtype, const float *src, size_t n)
     from_f32_as(dst, YK_F32, src, n);
 }
 
-/* Four sums at a time: one alone would wait for the latency of each addition. */
+/* Four independent sums: a single sum would wait for the latency of each addition. */
 static float sum_squares(const float *x, size_t n)
 {
   vf sum[4] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};

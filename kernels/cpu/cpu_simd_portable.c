@@ -100,7 +100,7 @@ static inline void vf_store_bf16(uint16_t *p, vf a)
   *p = yk_f32_to_bf16(a);
 }
 
-/* As wide as the others', in the compiler's generic vectors, which most processors support. */
+/* As wide as in the other instruction sets, in the compiler's generic vectors, which most processors support. */
 enum { WIDE = 16, QUADS = 4 };
 typedef float quad __attribute__((vector_size(16)));
 typedef struct wide {

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* Copies n floats from offset `at` of the state before, whose memory may overlap `to`; zeros without such a state. */
+/* Copies n floats from offset `at` of the state before the step, which may overlap `to`; zeros if there is no such
+ * state. */
 static void copy_before(const yk_cpu_states *states, int32_t seq, int64_t at, int64_t n, float *to)
 {
   const size_t n_bytes = (size_t)n * sizeof *to;
@@ -24,9 +25,9 @@ void yk_cpu_state_save(const yk_cpu_save *save, int64_t row, int64_t at, int64_t
   if (save->to && row == save->after_row) memcpy(save->to + at, state, (size_t)n * sizeof *state);
 }
 
-/* Writes the window before row `end` of the batch to `to`: inputs of the sequence's rows in this step, and older ones
- * from the state before. Each input moves towards the front, in ascending order, so `to` may be the window of the
- * state before. */
+/* Writes the window before row `end` of the batch to `to`: inputs of the sequence's rows in this step, and older inputs
+ * from the state before the step. Each input moves towards the front, in ascending order, so `to` may be the window of
+ * the state before. */
 static void store(const yk_cpu_window *w, int32_t seq, int64_t end, float *to)
 {
   const int64_t n = w->n_channels, first = w->states.batch->row_starts[seq];

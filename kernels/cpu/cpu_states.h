@@ -35,7 +35,7 @@ static inline float *yk_cpu_state_after(const yk_cpu_states *s, int32_t seq)
   return s->states + s->batch->seq_slots[seq] * s->n_floats;
 }
 
-/* yk_cpu_save_of - whether and where to save a sequence's state within the step. Thread: any. */
+/* yk_cpu_save_of - the snapshot to save within the step, if any, and its destination. Thread: any. */
 static inline yk_cpu_save yk_cpu_save_of(const yk_cpu_states *s, int32_t seq)
 {
   const yk_batch *batch = s->batch;

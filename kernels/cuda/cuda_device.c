@@ -38,7 +38,7 @@
 #include "kernels/cuda/w8a8/grouped.h"
 #include "kernels/cuda/w8a8/w8a8.h"
 
-/* A watch that fails has aborted the kernels that wait for other ranks, but returns before they have ended. */
+/* A failing watch has aborted the kernels that wait for other ranks, but returns before these kernels end. */
 static void settle(yk_device *dev)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
@@ -72,13 +72,14 @@ static yk_status rms_norm(yk_device *dev, const yk_rms_norm_args *args, yk_err *
   return yk_cuda_check(cuda, yk_cuda_launch_rms_norm(dev->dtype, args, cuda->stream), "rms_norm", err);
 }
 
-/* The kernels of a norm combine with weights alone. */
+/* The norm kernels can combine experts only with weights. */
 static yk_status add_norm(yk_device *dev, const yk_add_norm_args *args, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   yk_add_norm_args own = *args;
   YK_TRY(check_hidden(cuda, args->hidden, err));
-  if (own.combine && (!own.combine->weights || own.result_w || own.gain != 0)) { /* their kernels do not combine */
+  if (own.combine && (!own.combine->weights || own.result_w || own.gain != 0)) { /* these norm kernels have no
+                                                                                  * combination */
     YK_TRY(yk_cuda_combine(dev, own.combine, err));
     own.combine = NULL;
   }

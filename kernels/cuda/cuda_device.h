@@ -3,7 +3,7 @@
  * A device's operations may be called from any thread, one at a time; each makes the GPU current for its thread. The
  * table of operations, creation and destruction are in cuda_device.c; the folders, lower ones first:
  *
- *   ptx         instructions that C++ cannot name          common      common parts of several folders' kernels
+ *   ptx         PTX instructions without a C++ intrinsic common      common parts of several folders' kernels
  *   blas        cuBLAS                                     rows        embedding, norms, rotary embedding
  *   attention   paged attention                            latent      latent attention
  *   gemm        GEMM with 4-bit weights, grouped ones      w8a8        GEMM of 8-bit weights and activations
@@ -40,7 +40,7 @@ yk_status yk_cuda_device_query(int ordinal, yk_cuda_device_info *out, yk_err *er
  *   dtype: YK_F16 or YK_BF16.
  *   Errors: YK_E_UNSUPPORTED (float32, a GPU below compute capability 8.0, no libcublas, with the loader's message),
  *   YK_E_INVAL (ordinal, limits), YK_E_CAPACITY, YK_E_NOMEM, YK_E_DEVICE. YK_E_DEVICE is also returned, with the
- *   reason, if CUDA refuses this process any further use of the GPU because of an earlier failure. */
+ *   reason, if an earlier failure prevents this process from using the GPU. */
 yk_status yk_cuda_device_create(int ordinal, yk_dtype dtype, const yk_device_limits *limits, yk_device **out,
                                 yk_err *err);
 
@@ -49,7 +49,7 @@ yk_status yk_cuda_device_create(int ordinal, yk_dtype dtype, const yk_device_lim
 struct CUstream_st *yk_cuda_device_stream(yk_device *dev);
 int yk_cuda_device_ordinal(const yk_device *dev);
 
-/* yk_cuda_device_activate - make the device's GPU current for the calling thread. */
+/* yk_cuda_device_activate - makes the device's GPU current for the calling thread. */
 yk_status yk_cuda_device_activate(yk_device *dev, yk_err *err);
 
 /* yk_cuda_device_blame - completes the error of an operation that failed on this GPU without naming it. Puts "GPU 1: "
@@ -57,9 +57,8 @@ yk_status yk_cuda_device_activate(yk_device *dev, yk_err *err);
  *   message. Returns status; YK_OK changes nothing. Waits for nothing. */
 yk_status yk_cuda_device_blame(yk_device *dev, yk_status status, yk_err *err);
 
-/* A watch is called repeatedly while an operation waits for the stream. A watch that fails ends the wait with its
- * error. Before it fails it must make sure that the stream will drain, by aborting kernels that wait for other
- * ranks. */
+/* A watch is called repeatedly while an operation waits for the stream. An error of the watch ends the wait. Before the
+ * watch returns an error, it must abort the kernels that wait for other ranks, so that the stream drains. */
 typedef yk_status (*yk_cuda_watch)(void *context, yk_err *err);
 
 /* yk_cuda_device_set_watch - a device has one watch at a time; NULL removes the watch. */

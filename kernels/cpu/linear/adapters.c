@@ -114,7 +114,7 @@ void yk_cpu_adapters_add(const yk_cpu_device *cpu, const yk_linear *linear, int 
 {
   if (adapter == 0) return;
   const struct yk_cpu_adapter *of_part = part_of(linear, adapter, part);
-  if (of_part->rank == 0) return; /* the sum would turn -0 to 0 */
+  if (of_part->rank == 0) return; /* adding 0 would turn -0 into 0 */
   for (int64_t panel = first; panel < end; panel++)
     cpu->simd->weighted_sum(y + (panel - first) * YK_CPU_PANEL, 1.0f, products + (int64_t)part * linear->adapter_rank,
                             of_part->b + panel * of_part->rank * YK_CPU_PANEL, of_part->rank, YK_CPU_PANEL);

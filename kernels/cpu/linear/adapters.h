@@ -11,7 +11,8 @@
 void yk_cpu_adapters_lay_out(const yk_linear_spec *spec, yk_linear *linear);
 int64_t yk_cpu_adapters_bytes(const yk_linear *linear);
 
-/* yk_cpu_adapters_alloc - memory of a layer's adapters, none of which changes anything yet. Errors: YK_E_CAPACITY. */
+/* yk_cpu_adapters_alloc - memory of a layer's adapters; initially every adapter is zero and changes no result. Errors:
+ * YK_E_CAPACITY. */
 yk_status yk_cpu_adapters_alloc(yk_device *dev, yk_linear *linear, yk_err *err);
 void yk_cpu_adapters_free(yk_device *dev, yk_linear *linear);
 
@@ -26,12 +27,12 @@ static inline int64_t yk_cpu_adapters_row_bytes(const yk_linear *linear)
   return yk_cpu_adapters_row_floats(linear) * (int64_t)sizeof(float);
 }
 
-/* yk_cpu_adapters_project - products = scale * A x for each part; x f32 [x_size]. Nothing for adapter 0. */
+/* yk_cpu_adapters_project - products = scale * A x for each part; x f32 [x_size]. Does nothing for adapter 0. */
 void yk_cpu_adapters_project(const yk_cpu_device *cpu, const yk_linear *linear, int32_t adapter, const float *x,
                              float *products);
 
-/* yk_cpu_adapters_add - y += B products for panels first .. end - 1 of a part, y f32 [end - first, PANEL]. Nothing for
- *   adapter 0. */
+/* yk_cpu_adapters_add - y += B products for panels first .. end - 1 of a part, y f32 [end - first, PANEL]. Does nothing
+ *   for adapter 0. */
 void yk_cpu_adapters_add(const yk_cpu_device *cpu, const yk_linear *linear, int part, int32_t adapter,
                          const float *products, int64_t first, int64_t end, float *y);
 

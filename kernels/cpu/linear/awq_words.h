@@ -1,4 +1,5 @@
-/* awq_words.h - the words and scales of an AWQ weight in its checkpoint's form, for the table rows that load them. */
+/* awq_words.h - the words and scales of an AWQ weight in its checkpoint's form, for the rows of the table of formats
+ * that load them. */
 #ifndef YK_KERNELS_CPU_LINEAR_AWQ_WORDS_H
 #define YK_KERNELS_CPU_LINEAR_AWQ_WORDS_H
 

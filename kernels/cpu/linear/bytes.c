@@ -53,7 +53,7 @@ static void load_numbers(const load_context *c, const void *numbers, int64_t col
   }
 }
 
-/* Codes of 4 bits, from n_k bytes with a code in each. */
+/* Packs codes of 4 bits, two per byte, from n_k bytes with one code each. */
 static void pack_halves(const uint8_t *from, int64_t n_k, char *line)
 {
   uint32_t words[YK_CPU_LANES] = {0};

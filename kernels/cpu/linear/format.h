@@ -1,8 +1,8 @@
 /* format.h - the CPU device's table of weight formats.
  *
- * A row of the table is one way to keep a part of a linear layer (kernels/linear.h) in memory and to multiply it. A
- * part uses the first row that has the part's checkpoint format and takes the part; linear.c walks the table and does
- * all work that formats share:
+ * A row of the table defines the storage and multiplication of a part of a linear layer (kernels/linear.h). A part uses
+ * the first row that has the part's checkpoint format and takes the part; linear.c walks the table and does all work
+ * that formats share:
  *
  *   linear_create    check -> takes -> lay_out, for every part
  *                    -> load, for every part of every matrix; biases, as float32
@@ -65,7 +65,7 @@ typedef struct yk_cpu_rows {
   const yk_cpu_simd *simd;
   int n_rows;            /* 1 .. YK_CPU_ROW_BLOCK */
   const float *x;        /* [n_rows, x_stride], n_k columns of them: k in whole chunks of CHUNK_K, padded with zeros */
-  int64_t x_stride, n_k; /* x_stride is not a power of two: such rows would share sets of the cache */
+  int64_t x_stride, n_k; /* x_stride is not a power of two: such rows would map to the same cache sets */
   const char *quantised; /* rows of quantise_row, quantised_stride bytes apart; NULL for a format without */
   int64_t quantised_stride;
   yk_cpu_scratch *scratch; /* this thread's scratch */
@@ -76,8 +76,8 @@ struct yk_cpu_format {
   const char *name;
   yk_weight_format weight_format; /* format in the checkpoint */
 
-  /* check - whether part number index is inconsistent (YK_E_INVAL) or can never be multiplied here (YK_E_UNSUPPORTED).
-   *   NULL: nothing to check beyond yk_linear_check. Called before all others. */
+  /* check - returns YK_E_INVAL if part number index is inconsistent, YK_E_UNSUPPORTED if the device can never multiply
+   *   the part. NULL: nothing to check beyond yk_linear_check. Called before all others. */
   yk_status (*check)(const yk_linear_part *part, int index, yk_err *err);
 
   /* takes - whether the row can hold part i of a layer. NULL: every part of its weight_format. */
@@ -93,8 +93,8 @@ struct yk_cpu_format {
   void (*load)(yk_cpu_pool *pool, const yk_linear_part *source, const yk_cpu_part *part, char *weights);
 
   /* Quantised activations; both NULL for a format that multiplies the floats of x.
-   * quantised_row_bytes - bytes of a row of k inputs, with its scale. The buffer for a block of rows is the device's,
-   * and parts of one format and equal inputs share a row.
+   * quantised_row_bytes - bytes of a row of k inputs, with its scale. The buffer for a block of rows belongs to the
+   * device; parts of one format with equal inputs share a quantised row.
    * quantise_row - to [quantised_row_bytes] = x f32 [k]. Called on any thread of the pool, once per forward and row.
    * largest: of the whole row on all ranks, as in yk_linear_sums_args; NULL if x holds the whole row. */
   int64_t (*quantised_row_bytes)(int64_t k);
@@ -116,7 +116,7 @@ struct yk_cpu_format {
 /* The table, in format.c: the rows in the order in which they are tried, then NULL. */
 extern const yk_cpu_format *const yk_cpu_formats[];
 
-/* Its rows, each in the file of its name unless noted. */
+/* The table's rows, each in the file of its name unless noted. */
 extern const yk_cpu_format yk_cpu_format_awq_as_16_bits;
 extern const yk_cpu_format yk_cpu_format_awq_fp8_inputs; /* format_w4a8.c */
 extern const yk_cpu_format yk_cpu_format_awq;
@@ -126,7 +126,7 @@ extern const yk_cpu_format yk_cpu_format_fp8;
 extern const yk_cpu_format yk_cpu_format_fp4;
 extern const yk_cpu_format yk_cpu_format_plain;
 
-/* yk_cpu_largest - of |x[0 .. n - 1]|, as in yk_linear_sums_args. */
+/* yk_cpu_largest - the largest |x[0 .. n - 1]|, in the form of yk_linear_sums_args.maxima. */
 static inline int32_t yk_cpu_largest(const float *x, int64_t n)
 {
   int32_t largest = 0;

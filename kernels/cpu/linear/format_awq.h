@@ -1,4 +1,5 @@
-/* format_awq.h - AWQ weights in panels, for the rows that keep them so (format.h has the contracts). */
+/* format_awq.h - AWQ weights in panels, for the rows of the table of formats that keep this form (format.h has the
+ * contracts). */
 #ifndef YK_KERNELS_CPU_LINEAR_FORMAT_AWQ_H
 #define YK_KERNELS_CPU_LINEAR_FORMAT_AWQ_H
 

@@ -4,7 +4,7 @@
 #include "kernels/cpu/linear/awq_words.h"
 #include "kernels/cpu/linear/format.h"
 
-enum { WEIGHT_BYTES = 2, RUN = 32 /* inputs of a column that are written together: a cache line of 16-bit weights */ };
+enum { WEIGHT_BYTES = 2, RUN = 32 /* inputs of a column written at a time: a cache line of 16-bit weights */ };
 
 static bool takes(const yk_linear_spec *spec, int i)
 {

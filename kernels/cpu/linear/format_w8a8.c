@@ -95,7 +95,7 @@ static int8_t quantise(float x, float scale, float zero)
   return (int8_t)(q < -128.0f ? -128.0f : q > 127.0f ? 127.0f : q);
 }
 
-/* A scale of 0 (a row of zeros, or of numbers so small that their largest over 127 underflows) gives zeros. */
+/* A scale of 0 (a row of zeros, or a row whose largest magnitude / 127 underflows) gives zeros. */
 static void quantise_row(const yk_cpu_part *part, void *to, const float *x, const int32_t *largest)
 {
   float scale = input_scale(part, largest ? *largest : yk_cpu_largest(x, part->k)), zero = (float)part->inputs.zero;

@@ -10,7 +10,7 @@
 enum {
   QUANTISED_ROW_ALIGNMENT_BYTES = 64,
   ROW_BLOCK_BYTES = 768 << 10, /* three quarters of the L2 cache of most processors */
-  MIN_ROW_BLOCK = 12           /* with fewer rows multiplication would be faster than the unpacking of weights */
+  MIN_ROW_BLOCK = 12           /* with fewer rows, unpacking the weights would take longer than the multiplication */
 };
 
 static yk_status check_formats(const yk_linear_spec *spec, yk_err *err)

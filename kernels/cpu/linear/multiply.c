@@ -28,7 +28,7 @@ static char *quantised_rows(const forward_context *c, const yk_cpu_part *part)
   return (char *)c->cpu->x_quantised + part->quantised;
 }
 
-/* Row number row of the block as floats, in an order of its inputs. */
+/* Row number row of the block as floats, in the input order of copy x_copy. */
 static float *x_row_of(const forward_context *c, int x_copy, int64_t row)
 {
   return (float *)c->cpu->x_f32 + (x_copy * c->n_rows + row) * c->linear->x_stride;
@@ -53,8 +53,8 @@ static const void *x_at(const forward_context *c, int64_t row)
   return yk_cpu_at(c->cpu->base.dtype, c->args->x, of_x * c->linear->x_size);
 }
 
-/* Converts rows of x to float32, padded with zeros to whole chunks, in each order that a part needs, and quantises them
- * for each format that needs that. */
+/* Converts rows of x to float32, padded with zeros to whole chunks, in each input order that a part needs, and
+ * quantises them for the formats with quantise_row. */
 static void convert_rows(void *context, int thread, int64_t begin, int64_t end)
 {
   (void)thread;
@@ -208,7 +208,7 @@ static void forward_rows(forward_context *c)
                   c->sums ? sum_panels : multiply, c);
 }
 
-/* In blocks of nearly equal size: a small one at the end would cost as much unpacking as a large one. */
+/* Blocks have nearly equal sizes: a small last block would unpack as many weights as a large block. */
 static void forward_blocks(forward_context *c, int64_t first, int64_t end)
 {
   int64_t n = end - first, n_blocks = yk_ceil_div_i64(n, c->linear->row_block);

@@ -1,10 +1,10 @@
-/* adapters.h - products of low-rank adapters on a GPU: y += scale * B (A x), where each row may have another adapter,
- * or none. Matrices lie in memory as kernels/cuda/layout/adapters.h defines.
+/* adapters.h - products of low-rank adapters on a GPU: y += scale * B (A x), where each row has any adapter, or none.
+ * Matrices lie in memory as kernels/cuda/layout/adapters.h defines.
  *
  * Two launches for a linear layer:
  *
- *   shrink   products = A x of all parts, in K ranges of x whose sums stay apart; before the layer's GEMM, whose first
- *            weights are fetched meanwhile
+ *   shrink   products = A x of all parts, with one sum per K range of x; launched before the layer's GEMM, which
+ *            prefetches its first weights meanwhile
  *   expand   adds the ranges in order, multiplies by B, adds to the GEMM's result; after the GEMM
  *
  * or, for few rows on a GPU with clusters, one launch for both after the GEMM:
@@ -12,12 +12,12 @@
  *   adapt    computes A x, and adds K ranges through the shared memory of a cluster, while the GEMM runs; then the rest
  *            as expand
  *
- * Rows are taken in tiles of rows with the same adapter (row_tiles.cuh), so that a thread block reads a matrix once for
- * all rows of a tile. Which rows form tiles is found on the device: a recorded step serves any assignment of adapters
- * to rows. A row's result depends on the number of rows of the step, by the number of K ranges, but not on other rows.
+ * Rows with the same adapter form tiles (row_tiles.cuh), so that a thread block reads a matrix once for all rows of a
+ * tile. The device computes the tiles, so a recorded step serves any assignment of adapters to rows. A row's result
+ * depends on the number of rows in the step, which determines the number of K ranges, but not on other rows.
  *
- * Numerics: A x is multiplied exactly and added in float32; its sum is rounded to 11 bits (TF32) as an operand of B;
- * the rest is float32. All sums are in a fixed order.
+ * Numerics: the products of A x are exact and summed in float32; the sum is rounded to 11 bits (TF32) as an operand of
+ * B; the rest is float32. All sums are in a fixed order.
  *
  * Launches are asynchronous on the stream; pointers are to device memory; act is float16 or bfloat16. Errors: those of
  * the launch. */
@@ -65,7 +65,8 @@ typedef struct yk_cuda_expand_args {
   yk_activation activation;
 } yk_cuda_expand_args;
 
-/* yk_cuda_launch_expand - after yk_cuda_launch_shrink of the same rows, with one kernel between them at least. */
+/* yk_cuda_launch_expand - launched after yk_cuda_launch_shrink of the same rows, with at least one other kernel between
+ * the two launches. */
 cudaError_t yk_cuda_launch_expand(const yk_cuda_adapted_rows *rows, const yk_cuda_expand_args *args,
                                   cudaStream_t stream);
 
@@ -74,7 +75,7 @@ cudaError_t yk_cuda_launch_expand(const yk_cuda_adapted_rows *rows, const yk_cud
 bool yk_cuda_adapts_in_one_launch(const yk_cuda_adapter_layout *layout, int64_t n_rows);
 
 /* yk_cuda_launch_adapt - both products, after the layer's GEMM. x: as of yk_cuda_launch_shrink, complete before the
- *   first thread block of this kernel starts, for which the GEMM's call has next_reads_x. args: of all rows of the step
+ *   first thread block of this kernel starts; the GEMM's call must set next_reads_x. args: of all rows of the step
  *   (first_row 0). */
 cudaError_t yk_cuda_launch_adapt(const yk_cuda_adapted_rows *rows, const void *x, const yk_cuda_expand_args *args,
                                  cudaStream_t stream);

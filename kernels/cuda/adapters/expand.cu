@@ -5,7 +5,7 @@
  *   block    all rows of a tile by its outputs: adds the K ranges of A x in shared memory, 16 ranks at a time
  *   warp     32 outputs: outputs.cuh
  *
- * B is read before griddepcontrol.wait, and the GEMM's result right after. */
+ * B is read before griddepcontrol.wait, the GEMM's result after. */
 #include "kernels/cuda/adapters/adapters.h"
 
 #include "kernels/cuda/adapters/outputs.cuh"
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(EXPAND_THREADS) expand_kernel(const __grid_con
       out.load(p.out, tile, first_row);
       for (int t = 0; entries.change() && t < p.out.part_tiles; t++) {
         if (t > 0) {
-          __syncthreads(); /* the tile of ranks before has been read */
+          __syncthreads(); /* the previous tile of ranks has been read */
           if (has_outputs) b.load(p.out, tile.adapter, part, out.output, t);
         }
         products.fill(p, entries, tile, first_row, part, t);
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(EXPAND_THREADS) expand_kernel(const __grid_con
       out.template store<T>(p.out, tile, first_row, acc);
     }
     index += gridDim.z;
-    if (index >= tile.n_tiles) return; /* without another search, which would delay the next kernel */
+    if (index >= tile.n_tiles) return; /* a further search would delay the next kernel */
     find_tile(tile, p.source, first_row, index);
     entries.load(p.out, tile.adapter, part);
     if (entries.change() && has_outputs) b.load(p.out, tile.adapter, part, out.output, 0);

@@ -1,9 +1,9 @@
 /* one_launch.cu - both products of adapters after the GEMM, for steps of few rows (9.0): see adapters.h.
  *
  *   grid     clusters that share the outputs of a tile of rows; thread blocks along z that share the step's tiles
- *   cluster  A x of its tile, of all ranks of all parts: each thread block over a range of K, whose sums all blocks of
- *            the cluster add up, in the order of the ranges
- *   block    its warps take chunks of 32 columns of x in turns, then blocks of 32 outputs (outputs.cuh)
+ *   cluster  A x of its tile, of all ranks of all parts: each thread block computes a range of K, and all blocks of the
+ *   cluster add the sums in the order of the ranges block    its warps alternate over chunks of 32 columns of x, then
+ *   over blocks of 32 outputs (outputs.cuh)
  *
  * x is read before griddepcontrol.wait: the GEMM lets this kernel start when x is complete, so A x, and its product
  * with B for a warp's first outputs, are computed while the GEMM runs. Only the GEMM's result is read after the wait.
@@ -28,18 +28,19 @@ namespace {
 
 constexpr int ONE_LAUNCH_WARPS = 8, ONE_LAUNCH_THREADS = ONE_LAUNCH_WARPS * WARP, OCTETS = 2,
               TILE_ROWS = OCTETS * OCTET;
-constexpr int MOST_ROWS = 16;       /* of a step: beside the GEMM of 64 rows, one launch is no faster than two */
-constexpr int MOST_GROUP_TILES = 3; /* tiles of ranks that a warp multiplies together: q, k and v of one tile each */
-constexpr int MOST_TILES = 12;      /* of all parts: bounds shared memory */
+constexpr int MOST_ROWS = 16;       /* most rows of a step: with 64 rows, one launch is no faster than two */
+constexpr int MOST_GROUP_TILES = 3; /* tiles of ranks that a warp multiplies at a time: q, k and v with one tile each */
+constexpr int MOST_TILES = 12;      /* most tiles of ranks of all parts: bounds shared memory */
 constexpr int PITCH = MOST_TILES * RANKS + 4;
 [[maybe_unused]] constexpr int LINE_BYTES = 128, BLOCK_BYTES = YK_ADAPTER_BLOCK * YK_ADAPTER_ELEMENT_BYTES;
 
-/* Thread blocks of a cluster. More of them compute A x sooner, which the short GEMMs of few rows need; fewer fit better
- * into groups of multiprocessors, with many tiles. */
+/* Thread blocks of a cluster. Larger clusters compute A x sooner, before the short GEMM of few rows ends; with many
+ * tiles, smaller clusters fill the groups of multiprocessors better. */
 constexpr int MANY_PEERS = 8, FEW_PEERS = 4, FEW_TILES = 2;
 
-/* For each thread, so that a block fits beside a GEMM's second half: of the 512 registers for each lane of a quarter of
- * a multiprocessor, 4 warps of the GEMM take 72 each, and 2 warps of this kernel 112. */
+/* Registers per thread, so that a thread block fits on a multiprocessor together with a GEMM's thread block: a quarter
+ * of a multiprocessor has 512 registers per lane, of which 4 warps of the GEMM take 72 each and 2 warps of this kernel
+ * 112 each. */
 constexpr int REGISTERS = 112;
 
 struct one_launch_params {
@@ -84,7 +85,7 @@ __device__ __forceinline__ void multiply_range(const one_launch_params &p, share
 #pragma unroll
     for (int i = 0; i < OCTETS; i++) {
       if (i >= n_octets) continue;
-      __syncthreads(); /* the sums before have been read */
+      __syncthreads(); /* the previous sums have been read */
 #pragma unroll
       for (int t = 0; t < GROUP_TILES; t++) s.of_warps[warp][t * WARP + lane] = acc.of(i, t);
       __syncthreads();
@@ -194,7 +195,7 @@ template <typename T, int PARTS, bool IS_WIDE> struct block_work {
 };
 
 /* Adds the products to a warp's blocks of outputs. The GEMM's result of a block is loaded together with the operands of
- * the next one's products. */
+ * the next block's products. */
 template <typename T, int PARTS, bool IS_WIDE>
 __device__ __forceinline__ void add_products(const one_launch_params &p, const shared_memory &s, int block, int step)
 {
@@ -266,7 +267,7 @@ cudaError_t launch_one(const one_launch_params &p, int peers, int clusters, int 
   return yk_ptx::launch_dependent(kernel, {grid, ONE_LAUNCH_THREADS, 0, peers}, stream, p);
 }
 
-/* Clusters for each of `slots` tiles: one warp for each block of outputs, as far as `most` clusters suffice. */
+/* Clusters for each of `slots` tiles: one warp per block of outputs, but at most `most` clusters. */
 int clusters_of_tile(int n_blocks, int peers, int slots, int most)
 {
   const int wanted = (n_blocks + peers * ONE_LAUNCH_WARPS - 1) / (peers * ONE_LAUNCH_WARPS);

@@ -65,8 +65,8 @@ template <typename T> __device__ __forceinline__ void unpack(uint32_t word, uint
   high = __float_as_uint(to_float(pair.at[1]));
 }
 
-/* 8 neighbouring elements of 16 bits, of which n are there; as words, since an element takes a register of its own.
- * IS_WIDE: all 8 are there, at a multiple of 16 bytes. */
+/* 8 neighbouring elements of 16 bits, of which the first n exist; as words, since a 16-bit variable occupies a whole
+ * register. IS_WIDE: all 8 exist and are aligned to 16 bytes. */
 template <bool IS_WIDE> __device__ __forceinline__ uint4 load_wide(const void *array, int64_t at, int n)
 {
   const uint16_t *from = static_cast<const uint16_t *>(array) + at;
@@ -102,7 +102,7 @@ template <typename T> __device__ __forceinline__ float bias_of(const output_para
   return to_float(static_cast<const T *>(p.bias)[output]);
 }
 
-/* Where an output of gate (part 0) or up lies in a row of src. */
+/* Column of an output of gate (part 0) or up in a row of src. */
 template <int PARTS> __device__ __forceinline__ int64_t src_column(const output_params &p, int part, int output)
 {
   if (PARTS == 1) return p.parts[part].first_column + output;
@@ -163,7 +163,8 @@ __device__ __forceinline__ void multiply(const PRODUCTS &products, const b_block
   }
 }
 
-/* The lane's 8 outputs of one row: those of the GEMM in v, of gate and up with two parts, become the layer's. */
+/* Converts the GEMM's results in v (of gate and up if there are two parts) to the layer's outputs, 8 of one row per
+ * lane. */
 template <typename T, int PARTS>
 __device__ __forceinline__ vec<T, WIDE> finish_row(const output_params &p, int part, int output, int n,
                                                    const uint4 (&src)[PARTS], const float (&product)[PARTS][WIDE])
@@ -193,7 +194,7 @@ __device__ __forceinline__ vec<T, WIDE> finish_row(const output_params &p, int p
   return y;
 }
 
-/* The part that a block of outputs belongs to; 0 of a gate and up. */
+/* The part that a block of outputs belongs to; 0 for gate and up. */
 template <int PARTS> __device__ __forceinline__ int part_of_block(const output_params &p, int block)
 {
   int part = 0;
@@ -204,7 +205,7 @@ template <int PARTS> __device__ __forceinline__ int part_of_block(const output_p
 /* The lane's outputs, and the rows of src that it adds to. */
 template <int M_TILES, int PARTS, bool IS_WIDE> struct outputs_of_lane {
   uint4 src[M_TILES][2][PARTS];
-  int part, n; /* n: outputs that are there */
+  int part, n; /* n: number of existing outputs */
   int output;  /* the first, of the part */
 
   /* The outputs of a warp of a block of block_outputs. of_block: the warp's first output in the block. */
@@ -278,7 +279,7 @@ inline int fill_parts(output_params &p, const yk_cuda_adapter_layout &layout, bo
   return static_cast<int>(n_blocks);
 }
 
-/* The rest of the parameters. */
+/* Fills the parameters other than the parts. */
 inline void fill_outputs(output_params &p, const yk_cuda_adapted_rows &rows, const yk_cuda_expand_args &args)
 {
   const yk_cuda_adapter_layout &layout = *rows.layout;

@@ -1,4 +1,5 @@
-/* product_ranges.cuh - what shrink.cu and expand.cu agree on: rows of a tile, and the K ranges of the product A x. */
+/* product_ranges.cuh - constants that shrink.cu and expand.cu share: rows of a tile, and the K ranges of the product A
+ * x. */
 #ifndef YK_KERNELS_CUDA_ADAPTERS_PRODUCT_RANGES_CUH
 #define YK_KERNELS_CUDA_ADAPTERS_PRODUCT_RANGES_CUH
 

@@ -1,8 +1,9 @@
 /* row_tiles.cuh - tiles of rows with the same adapter, among a step's rows.
  *
  * A step's rows are divided into chunks of 64. A chunk's tiles are its rows by ascending adapter, at most tile_rows of
- * an adapter in a tile. Thread blocks that work on a chunk take its tiles in turns, and each finds its own: the
- * adapters of rows are part of the step's description, so a tile is found before griddepcontrol.wait. */
+ * an adapter in a tile. The tiles of a chunk are distributed round-robin over its thread blocks, and each thread block
+ * finds its tiles itself: the adapters of rows are part of the step's description, so a tile is found before
+ * griddepcontrol.wait. */
 #ifndef YK_KERNELS_CUDA_ADAPTERS_ROW_TILES_CUH
 #define YK_KERNELS_CUDA_ADAPTERS_ROW_TILES_CUH
 
@@ -18,7 +19,7 @@ constexpr int CHUNK_ROWS = 64, WARP = 32;
 
 /* A tile in shared memory. */
 struct row_tile {
-  int adapter; /* 0: rows without one */
+  int adapter; /* 0: rows without an adapter */
   int n_rows;  /* 0: the chunk has no such tile */
   int n_tiles; /* of the chunk */
   uint8_t rows[CHUNK_ROWS];
@@ -32,8 +33,8 @@ struct row_source {
   int tile_rows;     /* at most CHUNK_ROWS */
 };
 
-/* Number of chunks of rows, and thread blocks that share the tiles of each chunk, in a step of n_rows: few rows leave
- * the GPU empty unless each tile has its own thread blocks. */
+/* Number of chunks of rows, and thread blocks that share the tiles of each chunk, in a step of n_rows: with few rows,
+ * one thread block per tile is needed to fill the GPU. */
 inline int chunks_of(int64_t n_rows)
 {
   return static_cast<int>((n_rows + CHUNK_ROWS - 1) / CHUNK_ROWS);
@@ -45,7 +46,8 @@ inline int tile_slots_of(int64_t n_rows, int n_adapters)
   return static_cast<int>(std::min<int64_t>({8, n_rows, n_adapters + 4}));
 }
 
-/* Called by all threads: tile number index of the chunk's tiles. The barriers order the tile's use before and after. */
+/* Called by all threads: tile number index of the chunk's tiles. Its barriers separate the use of the previous tile
+ * from the use of this tile. */
 __device__ __forceinline__ void find_tile(row_tile &tile, const row_source &source, int first_row, int index)
 {
   __syncthreads();

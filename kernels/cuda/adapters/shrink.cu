@@ -1,8 +1,8 @@
 /* shrink.cu - the first product of adapters, A x: see adapters.h.
  *
  *   grid     K ranges by groups of GROUP_TILES tiles of ranks; chunks of rows; thread blocks that share a chunk's tiles
- *   block    all rows of a tile by the ranks of its group, over a K range; its warps take chunks of 32 columns in turns
- *   warp     x_products.cuh
+ *   block    all rows of a tile by the ranks of its group, over a K range; its warps alternate over chunks of 32
+ *   columns warp     x_products.cuh
  *
  * The sums of the warps are added in shared memory, in the order of the warps. Sums of K ranges go to memory, and
  * expand.cu adds them. */
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(SHRINK_THREADS, OCTETS <= 2 ? 3 : 2)
 #pragma unroll
     for (int i = 0; i < OCTETS; i++) {
       if (i >= n_octets) continue;
-      if (i > 0) __syncthreads(); /* the sums of the octet before have been read */
+      if (i > 0) __syncthreads(); /* the sums of the previous octet have been read */
 #pragma unroll
       for (int t = 0; t < GROUP_TILES; t++) sums[warp][t * WARP + lane] = acc.of(i, t);
       __syncthreads();
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(SHRINK_THREADS, OCTETS <= 2 ? 3 : 2)
     }
     index += gridDim.z;
     if (index >= tile.n_tiles) return;
-    find_tile(tile, p.source, first_row, index); /* its barriers: the last octet's sums have been read */
+    find_tile(tile, p.source, first_row, index); /* find_tile has barriers, so the last octet's sums have been read */
     if (first_chunk < end_chunk) a.load(p.x, tile.adapter, first_tile, n_tiles, first_chunk);
   }
 }

@@ -1,6 +1,6 @@
 /* x_products.cuh - the first product of adapters, A x, of one warp: mma.sync with ranks as rows of the A operand and 8
- * rows of x as columns of the B operand. Lanes load 16 contiguous bytes of both, so columns of x are in another order
- * than in memory, in both operands alike. */
+ * rows of x as columns of the B operand. Lanes load 16 contiguous bytes of both, so both operands have the columns in
+ * the same permuted order. */
 #ifndef YK_KERNELS_CUDA_ADAPTERS_X_PRODUCTS_CUH
 #define YK_KERNELS_CUDA_ADAPTERS_X_PRODUCTS_CUH
 
@@ -10,7 +10,7 @@
 
 namespace yk_adapters {
 
-constexpr int OCTET = 8; /* rows of x of one matrix instruction */
+constexpr int OCTET = 8; /* rows of x per matrix instruction */
 
 /* Both operands. */
 struct x_source {

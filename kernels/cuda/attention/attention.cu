@@ -124,14 +124,14 @@ static cudaError_t launch_tensor_cores(const yk_cuda_attention &attn, const para
   return launch_prefill<T, HD>(attn, p, stream);
 }
 
-/* The generic kernel runs what tensor cores do not. The smallest prefill tile has 64 rows and holds at least one token
- * with all query heads of its KV head: hence at most 64 heads. */
+/* The generic kernel runs all other cases. The smallest prefill tile has 64 rows and holds at least one token with all
+ * query heads of its KV head: hence at most 64 heads. */
 template <typename T>
 static cudaError_t launch(const yk_cuda_attention &attn, const params &p, const yk_attention_args &args,
                           cudaStream_t stream)
 {
-  /* Decode leaves out the offsets of static keys and values: the former move all scores of a query alike, the latter
-   * the result, unless a sink, which no offset moves, takes part of the softmax. */
+  /* Decode omits the offsets of static keys and values. Offsets of keys shift all scores of a query equally, and
+   * offsets of values shift the result, unless the softmax has a sink, which offsets do not shift. */
   const bool needs_offsets = p.sinks && p.k_channels;
   cudaError_t error = cudaErrorNotSupported;
   if (max_heads_per_kv(p.heads) <= 64 && !needs_offsets) {

@@ -1,7 +1,7 @@
 /* attention.h - paged attention on CUDA devices: flash decoding (split-KV) for decode, tensor core kernels for prefill.
  *
- * One call serves a step of any mixture: sequences with one query row (decode), with many rows (prefill), or with a
- * chunk of rows after KV blocks of earlier steps. Files:
+ * One call serves any mixture of sequences in a step: sequences with one query row (decode), with many rows (prefill),
+ * or with a chunk of rows after KV blocks of earlier steps. Files:
  *
  *   attention.cu         dispatch: the kernel of each kind of sequence
  *   attention_types.h    the properties of a device that the launches depend on
@@ -46,7 +46,7 @@
  *   the warp that completes a head's count of partial results combines them in order --> y
  *
  *   A warp waits for copies that it has issued itself and, once all its pages are read, for its thread block
- *   (__syncthreads). No thread block waits for another: the last to arrive does the rest of the work.
+ *   (__syncthreads). No thread block waits for another: the thread block that arrives last combines the results.
  *
  * Prefill on Hopper: one thread block of three warpgroups per multiprocessor; tile M 128 query rows, tile N 128 keys
  * (80 for heads of 256, which also have one q instead of two and no ping-pong: prefill_tiles).
@@ -71,8 +71,8 @@
  * tile M 64, tile N 32; two warps have 16 rows, each half of the dimensions.
  *
  * The kernels read values that vary from step to step (row_starts, kv_tokens, block_tables) from device memory and
- * derive their work from them; n_seqs, n_tokens and max_rows_per_seq are only upper bounds. So a call captured in a
- * CUDA graph can be replayed with other lengths and with fewer sequences than at capture: a sequence without rows
+ * derive their work from them; n_seqs, n_tokens and max_rows_per_seq are only upper bounds. A call captured in a CUDA
+ * graph can therefore be replayed with other lengths and with fewer sequences than at capture: a sequence without rows
  * (row_starts[s] == row_starts[s + 1]) or without kv_tokens is skipped.
  * The kernels read these arrays before griddepcontrol.wait, while the previous kernel on the stream may still run: that
  * kernel must not write them. (In a layer the previous kernel writes the step's q, K and V, which are read after the
@@ -105,10 +105,10 @@ size_t yk_cuda_attention_workspace_bytes(int32_t n_sms, int32_t head_dim);
 
 /* yk_cuda_attention_run - computes y, the attention of args (see yk_attention_args), asynchronous on stream;
  *   capturable.
- *   dtype f16 or bf16; y, qkv and the caches aligned to 16 bytes. head_dim a multiple of 4 up to 512: 64, 80, 96, 128,
- *   256 and 512 run on tensor cores, others on the generic kernel, which is correct and slow. The generic kernel also
- *   runs layouts with more than 64 query heads for a KV head. max_rows_per_seq 1 guarantees a pure decode step and
- *   saves a launch.
+ *   dtype f16 or bf16; y, qkv and the caches aligned to 16 bytes. head_dim: a multiple of 4 up to 512. Heads of 64, 80,
+ *   96, 128, 256 and 512 run on tensor cores, others on the generic kernel, which is slow. The generic kernel also runs
+ *   layouts with more than 64 query heads for a KV head. max_rows_per_seq 1 guarantees a pure decode step and saves a
+ *   launch.
  *   Errors: YK_E_UNSUPPORTED for other head sizes and types, YK_E_DEVICE if a launch failed. Thread: the rank's own. */
 yk_status yk_cuda_attention_run(const yk_cuda_attention *attn, const yk_attention_args *args, yk_dtype dtype,
                                 cudaStream_t stream, yk_err *err);

@@ -1,5 +1,5 @@
-/* cache_elements.cuh - the elements of a KV cache for flash decoding: how the words of a page become operands of an
- * mma, and the scales between such an operand and the number that it represents.
+/* cache_elements.cuh - the elements of a KV cache for flash decoding: conversion of a page's words to mma operands, and
+ * the scale factors between an operand and the value that it represents.
  *
  * Elements of the activation type are operands as they are. Codes (the elements of an 8-bit cache) become float16,
  * whatever the activation type is. kernels/kv_cache.h derives where their scales are applied: K's static scales to the
@@ -46,7 +46,7 @@ template <typename T> struct cache_elements {
     second = row[2 * i + 1];
   }
 
-  /* Element 2i of two rows, and element 2i+1 of them. */
+  /* Elements 2i of two rows, and elements 2i+1 of the same rows. */
   __device__ __forceinline__ static void value_operands(const uint32_t *row, const uint32_t *next, int i,
                                                         uint32_t &first, uint32_t &second)
   {
@@ -87,7 +87,7 @@ template <yk_kv_format FORMAT> struct cache_elements<codes<FORMAT>> {
 
 /* ---- Codes: queries and probabilities near 1 --------------------------------------------------------------------- */
 
-/* 2^exponent for exponents of normal numbers. */
+/* 2^exponent, for exponents of normal float32 numbers. */
 __device__ __forceinline__ float power_of_2(int exponent)
 {
   return __int_as_float((exponent + 127) << 23);

@@ -10,11 +10,11 @@
 namespace yk_attn {
 
 /* Bytes of pages that a thread block has in flight: twice a multiprocessor's share of bandwidth times latency. More
- * requests would only lengthen the queues of the memory, and give some multiprocessors a larger share than others. */
+ * requests would only lengthen the memory queues and give some multiprocessors a larger share of the bandwidth. */
 constexpr int DECODE_BYTES_AHEAD = 64 * 1024;
 
-/* Stages of a warp's ring; each has a page of K and one of V. copies_values: whether the warp copies a V page to
- * registers at once; if not, the page occupies one more stage while it is multiplied. */
+/* Stages of a warp's ring; each has a page of K and one of V. copies_values: whether the warp copies a whole V page to
+ * registers; if not, the page occupies one more stage while it is multiplied. */
 __host__ __device__ constexpr int decode_stages(int page_bytes, int n_warps, bool copies_values)
 {
   const int n = DECODE_BYTES_AHEAD / (n_warps * 2 * page_bytes);
@@ -70,7 +70,7 @@ template <int HD, int N_HEADS> struct warp_result {
 template <int HD, int N_TILES, int WARPS, int STAGES> struct decode_shared {
   static constexpr int N_HEADS = 8 * N_TILES, N_WARPS = WARPS, N_THREADS = WARPS * 32, N_STAGES = STAGES;
   using result = warp_result<HD, N_HEADS>;
-  /* results of the work items that an earlier warp began and that end within this warp's pages */
+  /* results of work items that an earlier warp began and this warp ends */
   result ended[WARPS];
   uint64_t full[WARPS][STAGES]; /* mbarriers of the warps' stages */
   /* The sequences with one query row, in the order of the step. An index into these arrays is called entry below. */
@@ -79,7 +79,7 @@ template <int HD, int N_TILES, int WARPS, int STAGES> struct decode_shared {
   int32_t row[MAX_SEQS_PER_LAUNCH];
   int32_t seq[MAX_SEQS_PER_LAUNCH]; /* index of the sequence in the step */
   page_list of_warp[WARPS];         /* while the list is built: the extent of a warp's sequences */
-  /* Work items whose results the warps keep: entry i was begun by warp i, entry WARPS by an earlier thread block.
+  /* Work items whose results stay in shared memory: warp i began entry i, an earlier thread block began entry WARPS.
    * n_heads 0: none. */
   work_item kept[WARPS + 1];
 };

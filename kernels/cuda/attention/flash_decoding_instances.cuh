@@ -1,5 +1,5 @@
 /* flash_decoding_instances.cuh - instances of flash decoding for one type of cache elements. Heads of 256 and of 512
- * have sources of their own. */
+ * have separate source files. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_INSTANCES_CUH
 #define YK_KERNELS_CUDA_ATTENTION_FLASH_DECODING_INSTANCES_CUH
 

@@ -83,7 +83,7 @@ __device__ __forceinline__ void decode_pages(const params &p, int32_t groups_per
   warp_state<CACHE, HD, N_TILES> state;
   staging_filler<CACHE, HD> filler(p, warp * gridDim.x + blockIdx.x, gridDim.x * WARPS);
   wait_for_previous_kernel();
-  if (begin < end) state.load_queries(p, item); /* before the copies, which take a while to issue */
+  if (begin < end) state.load_queries(p, item); /* before the copies, whose issue takes time */
 #pragma unroll
   for (int i = 0; i < shared::N_STAGES; i++) pages.issue();
   filler.run();
@@ -110,7 +110,7 @@ __device__ __forceinline__ void decode_pages(const params &p, int32_t groups_per
   results.template finish<AT_ONCE>();
 }
 
-/* Grid: one thread block per multiprocessor, whatever the lengths. N_TILES: tiles of 8 query heads.
+/* Grid: one thread block per multiprocessor, independent of the lengths. N_TILES: tiles of 8 query heads.
  * groups_per_kv_head: work items per KV head. */
 template <typename CACHE, int HD, int N_TILES, int WARPS>
 __global__ void __launch_bounds__(WARPS * 32, 1) flash_decoding_kernel(const params p, int32_t groups_per_kv_head)

@@ -44,7 +44,7 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
   static constexpr int K_STEPS = K_CHUNK / 16, K_REST = HD % K_CHUNK / 16;
   static constexpr int V_CHUNKS = (HD + 63) / 64, V_REST = HD % 64 / 16;
   /* A V page is copied to registers, so that its stage is refilled during the softmax, unless queries and output of two
-   * wide tiles leave none for it. */
+   * wide tiles leave no registers for the page. */
   static constexpr bool COPIES_VALUES = HD * N_TILES <= 256;
   static constexpr float NO_UNIT = 1e-30f; /* unit before the first page: far below any scale but 0 */
   /* Amounts by which m (as a sum) and unit (as a factor) may be exceeded. Together 2^8 * 16, below float16's largest
@@ -72,8 +72,8 @@ template <typename CACHE, int HD, int N_TILES> struct warp_state {
     return c * K_CHUNK + static_cast<int>(threadIdx.x % 4) * 4 * (c < HD / K_CHUNK ? K_STEPS : K_REST);
   }
 
-  /* Issues loads of the lane's elements of head g of each tile; zeros if there is no such head. start uses them first,
-   * so that the loads are in flight while the previous work item is combined. */
+  /* Issues loads of the lane's elements of head g of each tile; zeros if there is no such head. The elements are first
+   * used in start, so that the loads are in flight while the previous work item is combined. */
   __device__ void load_queries(const params &p, const work_item &item)
   {
     if (elements::ARE_CODES) channels = p.k_channels ? p.k_channels + kv_head_of(p, item) * HD : nullptr;

@@ -1,5 +1,6 @@
 /* generic.cu - attention without tensor cores, for any head size that is a multiple of 4 up to 512: one warp for each
- * query row and head iterates over the visible tokens, with online softmax. Correct and slow. */
+ * query row and head iterates over the visible tokens, with online softmax. Slow: for head sizes without a tensor core
+ * kernel. */
 #include "kernels/cuda/attention/generic.cuh"
 
 #include "kernels/cuda/common/kv_codes.cuh"

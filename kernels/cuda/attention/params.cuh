@@ -17,8 +17,8 @@ constexpr int PAGE_TOKENS = YK_KV_BLOCK_TOKENS;
 /* Query heads of one KV head that a decode thread block computes at once: the columns of its tile. */
 constexpr int MAX_DECODE_HEADS = 16;
 
-/* Dimensions of a head that a warp combines at once: four a lane. A wider head has several parts, each combined on its
- * own. */
+/* Dimensions of a head that a warp combines at once: four a lane. A wider head has several parts, which are combined
+ * separately. */
 constexpr int PART_DIMS = 128, MAX_HEAD_PARTS = 4;
 
 __host__ __device__ constexpr int parts_of(int head_dim)
@@ -71,7 +71,7 @@ __device__ __forceinline__ float scale_log2_at(const params &p, int32_t position
   return p.scale_log2 * (1.0f + g.beta * __logf(static_cast<float>(1 + n_periods)));
 }
 
-/* The first position that the query at a position attends to; of a later position, it is the same or later. */
+/* The first position that the query at a position attends to; it never decreases with the position. */
 __device__ __forceinline__ int32_t first_visible_at(const params &p, int32_t position)
 {
   if (p.window_is_chunk) return yk_cuda::quotient(position, p.window_tokens) * p.window_tokens;

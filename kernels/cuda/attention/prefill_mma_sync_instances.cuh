@@ -1,5 +1,5 @@
-/* prefill_mma_sync_instances.cuh - instances of prefill by mma.sync for one activation type. Heads of 256 have sources
- * of their own. */
+/* prefill_mma_sync_instances.cuh - instances of prefill by mma.sync for one activation type. Heads of 256 have separate
+ * source files. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_PREFILL_MMA_SYNC_INSTANCES_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_MMA_SYNC_INSTANCES_CUH
 

@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(MMA_SYNC_THREADS) prefill_mma_sync_kernel(cons
     cp_async_wait<0>();
     __syncthreads();
     tile.start();
-    __syncthreads(); /* every warp has its queries: their stage may be filled */
+    __syncthreads(); /* every warp has loaded its queries, so their stage may be filled */
     for (int32_t i = w.key_tile_end - 1; i >= w.key_tile_begin; i--) {
       if (i > w.key_tile_begin) tile.load_kv(i - 1);
       cp_async_commit();

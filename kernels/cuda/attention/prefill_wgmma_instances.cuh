@@ -1,5 +1,5 @@
-/* prefill_wgmma_instances.cuh - instances of prefill on Hopper for one activation type. Heads of 256 have sources of
- * their own. */
+/* prefill_wgmma_instances.cuh - instances of prefill on Hopper for one activation type. Heads of 256 have separate
+ * source files. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_INSTANCES_CUH
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_INSTANCES_CUH
 

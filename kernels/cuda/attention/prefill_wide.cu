@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1) prefill_wide_kernel(const par
     cp_async_wait<0>();
     __syncthreads();
     tile.start();
-    __syncthreads(); /* every warp has its queries: their stage may be filled */
+    __syncthreads(); /* every warp has loaded its queries, so their stage may be filled */
     for (int32_t i = w.key_tile_end - 1; i >= w.key_tile_begin; i--) {
       if (i > w.key_tile_begin) tile.load_kv(i - 1);
       cp_async_commit();

@@ -1,4 +1,5 @@
-/* generic.cu - latent attention of any sizes: one thread block for each row and head, in float32. Correct and slow. */
+/* generic.cu - latent attention of any sizes: one thread block for each row and head, in float32. Slow: for head sizes
+ * without a tensor core kernel. */
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/latent/params.cuh"
