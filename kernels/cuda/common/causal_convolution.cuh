@@ -24,7 +24,7 @@ __device__ __forceinline__ float softplus(float x)
 
 /* ---- Row by row -------------------------------------------------------------------------------------------------- */
 
-/* A place of a channel: its number among the rank's channels, -1 for none, and its column of x. */
+/* Position of a channel: its number among the rank's channels, -1 for none, and its column of x. */
 struct conv_place {
   int32_t channel;
   int64_t column;

@@ -64,7 +64,8 @@ struct recurrent_sequence {
 };
 
 /* Counts this thread block among the n that read the same inputs before one of them overwrites these; returns whether
- * all n have. One thread calls it, after a barrier behind the thread block's reads. counter: 0 before and after. */
+ * all n have. One thread calls this function, after a barrier that follows the thread block's reads. counter: 0 before
+ * and after. */
 __device__ __forceinline__ bool is_last_reader(uint32_t *counter, uint32_t n)
 {
   __threadfence();

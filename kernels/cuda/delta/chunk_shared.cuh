@@ -1,5 +1,4 @@
-/* chunk_shared.cuh - the rows of a chunk, and what the kernels of chunks keep of them in shared memory and in the
- * scratch: see delta.h. */
+/* chunk_shared.cuh - the rows of a chunk, and their data in shared memory and in the scratch: see delta.h. */
 #ifndef YK_KERNELS_CUDA_DELTA_CHUNK_SHARED_CUH
 #define YK_KERNELS_CUDA_DELTA_CHUNK_SHARED_CUH
 
@@ -64,10 +63,10 @@ struct head_matrix {
 template <typename T> struct prepare_shared {
   T q[CHUNK][ROW_STRIDE], k[CHUNK][ROW_STRIDE]; /* [row][element]; rows behind the chunk's last one are zeros */
   uint32_t begins[CHUNK / 32];                  /* bits of the rows of the thread block with which a chunk begins */
-  head_matrix heads[1];                         /* as many as the launch has memory for */
+  head_matrix heads[1];                         /* number of elements: as many as fit in the launch's shared memory */
 };
 
-/* Bytes for so many value heads at once. */
+/* Shared memory for n value heads at a time. */
 template <typename T> constexpr size_t prepare_bytes(int n_heads)
 {
   return sizeof(prepare_shared<T>) + (n_heads - 1) * sizeof(head_matrix);

@@ -1,7 +1,7 @@
 /* chunk_state.cuh - the part of a head's state that a warp keeps in registers along a sequence, 16 columns of S [128,
  * 128] transposed, and the products of a chunk with it (common/chunk_products.cuh). With t a row of the chunk:
  *
- *   R^T [16, t] = V^T - exp(G_t) S^T K^T          what the state does not predict of v
+ *   R^T [16, t] = V^T - exp(G_t) S^T K^T          the part of v that the state does not predict
  *   U^T [16, t] = R^T solve^T                     the deltas
  *   O^T [16, t] = exp(G_t) S^T Q^T + U^T attend^T
  *   S^T = exp(G_end) S^T + (U^T diag(exp(G_end - G_t))) K
@@ -13,7 +13,7 @@
 
 namespace yk_delta {
 
-/* left = left matrix^T. Rows from the last on, which need only what stands before them. */
+/* left = left matrix^T. Rows are processed from the last to the first, since each depends only on earlier rows. */
 template <typename T>
 __device__ __forceinline__ void multiply_triangle(left_factor &left, const T (*matrix)[SQUARE_STRIDE])
 {

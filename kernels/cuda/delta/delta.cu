@@ -40,7 +40,7 @@ static bool has_pairs(const yk_delta_layout &l)
   return ((l.q | l.k | l.v | l.z | l.qk_step | l.v_step | l.z_step | l.x_stride) & 1) == 0;
 }
 
-/* From as many rows on a sequence takes less time by chunks than token by token. */
+/* Minimum number of rows of a sequence for which chunks take less time than single tokens. */
 constexpr int32_t MIN_CHUNK_ROWS = 16;
 
 static cudaError_t launch(params &p, const yk_batch &batch, yk_dtype dtype, cudaStream_t stream)

@@ -12,9 +12,9 @@
  *   inputs.cuh     the convolution, decays and betas of single tokens
  *   params.cuh     the parameters of every kernel; the position of a sequence's state
  *
- * One thread block has one value head of one sequence; those of prepare_kernel have a key head and its value heads. In
- * kernels without chunks, the value heads of a key head share the convolution's inputs of q and k, which are part of
- * the state: the last of their thread blocks to read the old inputs writes the new ones.
+ * One thread block has one value head of one sequence; a thread block of prepare_kernel has one key head and its value
+ * heads. In kernels without chunks, the value heads of a key head share the convolution's inputs of q and k, which are
+ * part of the state: the last of their thread blocks to read the old inputs writes the new ones.
  *
  * Lengths and slots are read from device memory, and counts from the host are upper bounds, so that a recorded launch
  * serves other steps. A row's result does not depend on the other sequences.

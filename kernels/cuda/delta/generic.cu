@@ -62,7 +62,7 @@ __device__ void store_gated(const params &p, const head &h, int64_t row, const c
       yk_cuda::from_float<T>(own * factor * p.norm_w[threadIdx.x] * silu(z));
 }
 
-/* The token of a row, whose q, k and v are in shared memory. */
+/* Computes the token of a row whose q, k and v are in shared memory. */
 template <typename T>
 __device__ void advance(const params &p, const head &h, int64_t row, const column &c, generic_shared &s, float *state)
 {

@@ -1,5 +1,5 @@
-/* inputs.cuh - what a token needs besides the state of its head: the convolution of the head's channels, decay and
- * beta, the gated norm of the result. The formulas are those of kernels/gated_delta.h. */
+/* inputs.cuh - the inputs of a token's state update: the convolution of the head's channels, decay and beta; and the
+ * gated norm of the result. kernels/gated_delta.h has the formulas. */
 #ifndef YK_KERNELS_CUDA_DELTA_INPUTS_CUH
 #define YK_KERNELS_CUDA_DELTA_INPUTS_CUH
 
@@ -59,7 +59,7 @@ template <int THREADS, int ROUNDS> struct convolution : yk_cuda::thread_convolut
 };
 
 /* Counts this thread block among those that have read a key head's inputs of q and k; returns whether all value heads
- * of the key head have. One thread calls it, after a barrier behind the thread block's reads. */
+ * of the key head have. One thread calls this function, after a barrier that follows the thread block's reads. */
 __device__ __forceinline__ bool is_last_reader(const params &p, const head &h, int32_t seq)
 {
   uint32_t *counter = p.readers + static_cast<int64_t>(seq) * p.layout.n_key_heads + h.key;

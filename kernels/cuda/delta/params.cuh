@@ -32,13 +32,14 @@ struct params {
   float norm_eps;
   float *states, *snapshots;
   const int32_t *seq_of_row, *row_starts, *kv_tokens, *seq_slots, *state_loads, *state_saves, *state_save_rows;
-  int32_t min_chunk_rows; /* sequences with as many rows are taken by chunks, others token by token */
+  int32_t min_chunk_rows; /* sequences with at least this number of rows are computed in chunks, others token by
+                           * token */
   uint32_t *readers; /* [n_seqs, n_key_heads] thread blocks that have read the inputs of q and k; zeros between calls */
 };
 
-/* A value head: its place among the heads, and its columns of x. */
+/* A value head: its index among the heads, and its columns of x. */
 struct head {
-  int32_t index, key, of_key; /* of_key: place among the value heads of its key head */
+  int32_t index, key, of_key; /* of_key: index among the value heads of its key head */
   int64_t q, k, v, z, b, a;   /* columns */
 
   __device__ static head of(const params &p, int32_t index)

@@ -1,6 +1,7 @@
-/* prepare_kernel.cuh - what chunks need besides the state (the WY form of Yang et al. 2024, "Parallelizing linear
- * transformers with the delta rule over sequence length"): a thread block takes the chunks that begin in 64 rows of the
- * step, for one key head and the value heads that read it. Chunks do not depend on each other here.
+/* prepare_kernel.cuh - the values of a chunk that do not depend on the state (the WY form of Yang et al. 2024,
+ * "Parallelizing linear transformers with the delta rule over sequence length"): a thread block takes the chunks that
+ * begin in 64 rows of the step, for one key head and the value heads that read it. Chunks do not depend on each other
+ * here.
  *
  *   q and k to shared memory and the scratch, v to y; decays   chunk_inputs.cuh
  *   -- barrier
@@ -18,7 +19,7 @@
 
 namespace yk_delta {
 
-/* A row of a long sequence, and the rest of its chunk from there on. Rows of other sequences have an empty chunk. */
+/* A row of a long sequence, and the rest of its chunk from there on. Rows of short sequences have an empty chunk. */
 struct placed_row {
   sequence seq;
   chunk_rows chunk;

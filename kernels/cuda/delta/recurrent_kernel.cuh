@@ -39,7 +39,7 @@ struct token_inputs {
 struct recurrent_shared {
   float2 state[DIM][PAIRS];
   float2 read_k[GROUPS][PAIRS], read_q[GROUPS][PAIRS]; /* S^T k and S^T q over each group's rows */
-  token_inputs inputs[2]; /* used alternately: a warp may begin a token while others end the one before */
+  token_inputs inputs[2]; /* used alternately: a warp may begin a token while others still compute the previous token */
   float dot[GROUPS];      /* of k and q over the same rows */
   bool is_last_reader;
 };

@@ -18,7 +18,7 @@
 
 namespace yk_delta {
 
-/* Begins to copy the inputs of a chunk; those of no rows are zeros. */
+/* Begins to copy the inputs of a chunk; inputs past the last row are zeros. */
 template <typename T>
 __device__ __forceinline__ void copy_inputs(const params &p, const head &h, const chunk_rows &rows, walk_inputs<T> &to)
 {
@@ -45,7 +45,8 @@ __device__ __forceinline__ void copy_inputs(const params &p, const head &h, cons
     copy(&to.attend[row][at], matrices + CHUNK, is_there);
   }
   if (threadIdx.x >= CHUNK) return;
-  const int64_t last = rows.first + min(static_cast<int>(threadIdx.x), rows.n - 1); /* whose decay is the chunk's */
+  const int64_t last = rows.first + min(static_cast<int>(threadIdx.x), rows.n - 1); /* the row whose decay is the decay
+                                                                                     * of the chunk */
   const float2 *decays = row_scratch::of(p, last).template decays<T>(h.index);
   yk_ptx::cp_async_4(yk_ptx::shared_address(&to.decay[threadIdx.x]), &decays->x);
   yk_ptx::cp_async_4(yk_ptx::shared_address(&to.decay_to_end[threadIdx.x]), &decays->y);
@@ -108,7 +109,7 @@ __device__ __forceinline__ chunk_rows chunk_of(const sequence &s, int64_t row, i
   return {row, row < s.end ? static_cast<int>(s.chunk_end(row, position) - row) : 0};
 }
 
-/* A chunk whose inputs are in shared memory: results over v. */
+/* Computes a chunk whose inputs are in shared memory; results overwrite v. */
 template <typename T> __device__ __forceinline__ void run_chunk(walk_inputs<T> &in, state_columns<T> &state)
 {
   left_factor factor;

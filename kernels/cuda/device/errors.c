@@ -40,8 +40,7 @@ yk_status yk_cuda_error_report(int ordinal, cudaError_t error, const char *opera
                     operation, cudaGetErrorString(error), yk_cuda_error_remedy(error));
 }
 
-/* Errors that do not last, such as "not ready" and those of a stream that is being recorded, mean that the GPU
- * works. */
+/* Transient errors, such as "not ready" and errors of a stream that is being recorded, mean that the GPU works. */
 cudaError_t yk_cuda_error_lasting(cudaStream_t stream)
 {
   cudaError_t error = cudaStreamQuery(stream);

@@ -79,7 +79,7 @@ __device__ __forceinline__ void load_scales(dequant<PANEL::ENCODING, DTYPE> &sca
     scales.load(words, step / PANEL::GROUP_STEPS % PANEL::BLOCK_GROUPS);
 }
 
-/* The same from a panel in shared memory with a number of groups that is known at run time alone. */
+/* The same from a panel in shared memory whose number of groups is a run-time value. */
 template <yk_gemm_encoding ENCODING, yk_dtype DTYPE>
 __device__ __forceinline__ void load_scales(dequant<ENCODING, DTYPE> &scales, const uint8_t *panel, int step,
                                             int groups, int lane)

@@ -193,7 +193,7 @@ template <yk_gemm_encoding ENCODING, yk_dtype DTYPE> struct unscaled_weights {
   }
 };
 
-/* Fewer registers than dequant: instructions can read either half of a scale word in place. */
+/* Uses fewer registers than dequant: instructions can read either half of a scale word in place. */
 template <> struct unscaled_weights<YK_GEMM_INT4, YK_F16> {
   __half2 words[2];
 

@@ -1,5 +1,5 @@
-/* encodings.h - the storage of weights of fewer than 16 bits with their group scales, as far as sizes and tables depend
- * on it. The conversion of an encoding to operands of matrix instructions is in encoding_NAME.cuh. */
+/* encodings.h - the storage of weights of fewer than 16 bits with their group scales, for sizes and tables. The
+ * conversion of an encoding to operands of matrix instructions is in encoding_NAME.cuh. */
 #ifndef YK_KERNELS_CUDA_GEMM_ENCODINGS_H
 #define YK_KERNELS_CUDA_GEMM_ENCODINGS_H
 

@@ -3,10 +3,10 @@
  * If possible, a GEMM leaves half of each multiprocessor free, so that the blocks of the next GEMM in the stream
  * (programmatic dependent launch) begin there and load their first weights while this GEMM finishes. Two blocks of one
  * GEMM must not take both halves: that multiprocessor would take twice as long while another is idle, and each GEMM
- * would pass this placement on to the next. Hence two kinds of half. A block in the first half needs more than half of
- * the shared memory; a block in the second half needs more than half of the registers, by means of idle warps that only
- * hold them. Then only blocks of different kinds fit on one multiprocessor, and GEMMs take the two halves alternately
- * (turns.h).
+ * would pass this placement on to the next. Launches therefore use two kinds of half. A block in the first half needs
+ * more than half of the shared memory; a block in the second half needs more than half of the registers, by means of
+ * idle warps that only hold them. Then only blocks of different kinds fit on one multiprocessor, and GEMMs take the two
+ * halves alternately (turns.h).
  *
  * Registers are allocated by quarters of a multiprocessor, one for each warp scheduler: the warps of a quarter must
  * fit, not only the total. Kernels between two GEMMs (norms, RoPE, all-reduce) request the same division of shared
@@ -27,7 +27,8 @@ constexpr int BLOCK_SHARED_BYTES = 2 * 1024;
 
 /* Dynamic shared memory of a block, by occupancy; in halves, by the half. */
 constexpr int ALL_SHARED_BYTES = SM_SHARED_BYTES - BLOCK_SHARED_BYTES;
-constexpr int MOST_SHARED_BYTES = ALL_SHARED_BYTES - 32 * 1024; /* a norm or an all-reduce fits in the rest */
+constexpr int MOST_SHARED_BYTES = ALL_SHARED_BYTES - 32 * 1024; /* a norm or an all-reduce fits in the remaining shared
+                                                                 * memory */
 constexpr int HALF_SHARED_BYTES[2] = {116 * 1024, 108 * 1024};
 
 /* Threads of a block in each half, the idle warps of the second included. Every thread starts with HALF_REGISTERS; then

@@ -4,8 +4,9 @@
  * are split along K: their K tiles, one output tile after the other, are one sequence that is cut into k_ranges K
  * ranges, one for each cluster. If the cuts coincide with the ends of tiles, each tile has k_splits ranges (split-K);
  * else a range may end one tile and begin the next one, and both are partial tiles (stream-K). The other tiles are
- * whole and assigned in turn. Tiles are numbered such that neighbours share tokens: SWIZZLE_TILES_N tiles along N by
- * all along M are a band, so that a wave of blocks finds its weights and x in the L2 cache (thread block swizzle). */
+ * whole and assigned round-robin. Tiles are numbered such that neighbours share tokens: SWIZZLE_TILES_N tiles along N
+ * by all along M are a band, so that a wave of blocks finds its weights and x in the L2 cache (thread block
+ * swizzle). */
 #ifndef YK_KERNELS_CUDA_GEMM_SCHEDULE_CUH
 #define YK_KERNELS_CUDA_GEMM_SCHEDULE_CUH
 

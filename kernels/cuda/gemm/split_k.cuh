@@ -2,10 +2,11 @@
  * global memory and are added in a fixed order.
  *
  * Each K range has a separate part of the workspace, ordered by thread, in pieces of four accumulators: a lane's
- * fragment of 16 columns by 8 tokens. The data are their own flag: accumulators are sent with all bits inverted, and 0
- * means "not written yet", since no arithmetic gives the NaN whose bits are all ones. The thread that has read a piece
- * writes the zeros back for the next launch. Peers may wait for each other because all run at once: a grid never has
- * more blocks than fit, and the GPU places all blocks of a grid before any of the next one, of other streams too. */
+ * fragment of 16 columns by 8 tokens. The data serve as the flag: accumulators are sent with all bits inverted, and 0
+ * means "not written yet", since no arithmetic produces the NaN whose bits are all ones. The thread that has read a
+ * piece writes the zeros back for the next launch. Peers may wait for each other because all run at once: a grid never
+ * has more blocks than fit, and the GPU places all blocks of a grid before any block of the next grid, also of other
+ * streams. */
 #ifndef YK_KERNELS_CUDA_GEMM_SPLIT_K_CUH
 #define YK_KERNELS_CUDA_GEMM_SPLIT_K_CUH
 
@@ -92,8 +93,8 @@ __device__ __forceinline__ void prefetch_partials(const wgmma_params &p, const t
 /* Adds the peers' partial sums of the tokens that this block finishes, in the order of K ranges.
  *   BATCH   pieces of a range that are read together
  *   AHEAD   ranges whose pieces are read together
- * A warp leaves a polling loop as a whole (__all_sync): otherwise the compiler keeps the addresses of the next tile's
- * main loop separately for each lane, and the main loop is slower. */
+ * All lanes of a warp leave a polling loop together (__all_sync): otherwise the compiler keeps the addresses of the
+ * next tile's main loop separately for each lane, and the main loop is slower. */
 template <int WARPGROUPS, int WGMMA_M, int N, int BATCH, int AHEAD>
 __device__ __forceinline__ void receive_partials(const wgmma_params &p, const tile_peers &peers, int warpgroup,
                                                  float (&acc)[WGMMA_M][N / 8][4])
@@ -139,7 +140,8 @@ __device__ __forceinline__ void receive_partials(const wgmma_params &p, const ti
   }
 }
 
-/* Sends the peers the partial sums of the tokens that they finish, and completes those of this block's own tokens. */
+/* Sends to each peer the partial sums of the tokens that the peer finishes, and completes the sums of this block's
+ * tokens. */
 template <int WARPGROUPS, int WGMMA_M, int N>
 __device__ __forceinline__ void exchange_partials(const wgmma_params &p, int range, const tile_peers &peers,
                                                   int warpgroup, float (&acc)[WGMMA_M][N / 8][4])

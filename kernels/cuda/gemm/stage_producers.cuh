@@ -97,7 +97,7 @@ __device__ __forceinline__ void produce_x(const CUtensorMap *map, const wgmma_pa
   for (tile_scheduler scheduler(p, cluster); scheduler.next(p, w);) {
     tile_coordinates(p, w.tile, tile_m, tile_n);
     int token = tile_n * N + rank * TOKENS, k = w.first * TILE_K + first_input;
-    yk_ptx::wait_for_previous_kernel(); /* as late as possible; returns at once except for the first tile */
+    yk_ptx::wait_for_previous_kernel(); /* as late as possible; waits only for the first tile */
 #pragma unroll 1
     for (int k_tile = w.first; k_tile < w.last; k_tile++, k += TILE_K) {
       yk_ptx::mbarrier_wait_asm_loop(r.empty(), r.at.phase);

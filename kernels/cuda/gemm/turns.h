@@ -1,13 +1,13 @@
 /* turns.h - which half of each multiprocessor a WNA16 GEMM takes. Successive launches on a stream, dense or grouped,
- * take different halves, so that the later launch begins beside the earlier one (occupancy.cuh). Results do not depend
- * on the half. Owner: the device of the stream. Thread: the one that launches. */
+ * take different halves, so that the later launch begins while the earlier one still runs (occupancy.cuh). Results do
+ * not depend on the half. Owner: the device of the stream. Thread: the thread that launches. */
 #ifndef YK_KERNELS_CUDA_GEMM_TURNS_H
 #define YK_KERNELS_CUDA_GEMM_TURNS_H
 
 #include <stdbool.h>
 
 typedef struct yk_gemm_turns {
-  bool second_half; /* of the next launch; zeroed at first */
+  bool second_half; /* half of the next launch; initially zero */
 } yk_gemm_turns;
 
 /* yk_gemm_turn - the half of the next launch: yk_gemm_call.second_half. */

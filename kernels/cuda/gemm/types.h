@@ -40,8 +40,8 @@ typedef struct yk_gemm_desc {
   yk_dtype dtype;           /* activations, bias and result: YK_F16 or YK_BF16 */
   yk_activation activation; /* gated or none; gated, columns [0, n/2) are gates, [n/2, n) ups, and y has n/2 */
   yk_gemm_encoding encoding;
-  /* y is float32, with any stride, and there are neither bias nor activation: for INT8 whose groups are k, or multiples
-   * of 128 */
+  /* y is float32, with any stride, and there are neither bias nor activation: for INT8 with one group, or groups that
+   * are multiples of 128 */
   bool f32_output;
 } yk_gemm_desc;
 

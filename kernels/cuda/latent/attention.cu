@@ -194,8 +194,8 @@ bool takes_wgmma(const yk_cuda_latent &latent, const yk_latent_layout &l)
   return latent.encode_tensor_map && l.nope_dim % HEAD_MULTIPLE == 0 && l.value_dim % HEAD_MULTIPLE == 0;
 }
 
-/* Whether decode rows run in one launch. With many heads and few rows most of the bytes read are weights, and three
- * launches load those of the outputs while few multiprocessors attend. */
+/* Whether decode rows run in one launch. With many heads and few rows most bytes read are weights; three launches load
+ * the weights of the outputs while few multiprocessors compute attention. */
 bool takes_decode(const yk_cuda_latent &latent, const yk_batch &batch, const yk_latent_layout &l)
 {
   constexpr int32_t FEW_HEADS = 16, ROWS_OF_MANY_HEADS = 8;
@@ -225,7 +225,8 @@ bool are_aligned(const yk_latent_attention_args &args)
 }
 
 /* Returns the heads of a cluster, or 0 if clusters are not used: for few decode rows whose norm and rotation are
- * pending, none so long that its clusters would take longer than three launches on all multiprocessors. */
+ * pending, and only if no row is so long that its clusters would take longer than three launches on all
+ * multiprocessors. */
 int cluster_heads_of(const yk_cuda_latent &latent, const yk_latent_attention_args &args)
 {
   const yk_latent_layout &l = args.layout;

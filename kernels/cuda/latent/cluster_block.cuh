@@ -1,5 +1,5 @@
-/* cluster_block.cuh - latent attention of few decode rows in one launch: the time of a step of so few rows goes to the
- * boundaries between launches, not to bytes or products.
+/* cluster_block.cuh - latent attention of few decode rows in one launch: with few rows, launch boundaries take most of
+ * the time, not bytes or products.
  *
  * A cluster of CLUSTER_BLOCKS thread blocks computes one row and HEADS of its heads. SHARES thread blocks share a head,
  * each with COLUMNS of its KV_RANK columns. For all heads of the cluster, every thread block attends to its part of the
@@ -16,8 +16,8 @@
  *
  * Latent vectors of earlier steps may be read before the wait: a step's first kernel is not a dependent launch, so the
  * kernels that wrote them have ended. No thread block reads tokens of this step that another has written: every thread
- * block computes the tokens that lie in its pages itself, that of its own row and, since sequences share pages, those
- * of other rows. Warp i computes the token of row i.
+ * block computes the tokens in its pages itself: the token of its own row and, since sequences share pages, tokens of
+ * other rows. Warp i computes the token of row i.
  *
  * All products use mma.sync: A holds weights or latent vectors; B holds one row of q, or sums, or the cluster's
  * queries. TMA loads the source of A in blocks of 64 columns, [rows][128 bytes] with the 128-byte swizzle.

@@ -1,4 +1,4 @@
-/* adapters.h - where the low-rank adapters of a linear layer (yk_linear_adapter) lie in a GPU's memory. Pure
+/* adapters.h - layout of the low-rank adapters of a linear layer (yk_linear_adapter) in a GPU's memory. Pure
  * arithmetic, also compiled without CUDA.
  *
  * A layer's memory begins with a table of ranks and scales [n_adapters, n_parts], followed by the matrices of each
@@ -25,7 +25,7 @@ enum {
   YK_ADAPTER_CHUNK = 32, /* columns of x, or outputs */
   YK_ADAPTER_BLOCK = YK_ADAPTER_TILE_RANKS * YK_ADAPTER_CHUNK,
   YK_ADAPTER_ELEMENT_BYTES = 2,
-  YK_ADAPTER_RANGES = 16,      /* maximum of K ranges whose sums A x stay apart */
+  YK_ADAPTER_RANGES = 16,      /* maximum number of K ranges with separate sums of A x */
   YK_ADAPTER_ROW_RANGES = 4096 /* maximum of rows times K ranges, unless there is one range */
 };
 

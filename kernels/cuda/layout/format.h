@@ -1,9 +1,9 @@
 /* format.h - the CUDA device's table of weight formats.
  *
- * A row of the table is one way to keep a part of a linear layer (kernels/linear.h) in GPU memory: the views of the
+ * A row of the table defines the storage of a part of a linear layer (kernels/linear.h) in GPU memory: the views of the
  * checkpoint that the row takes, their repacking, and the kind of GEMM that multiplies them. Neighbouring parts whose
- * rows name one kind of GEMM and return one fuse_key are one GEMM over the columns of both. layout.c and linear.c walk
- * the table and do all work that formats share; no code outside a format's file depends on the format of a part.
+ * rows have the same kind of GEMM and the same fuse_key form one GEMM over the columns of both. layout.c and linear.c
+ * walk the table and do all work that formats share; no code outside a format's file depends on the format of a part.
  *
  *   linear_bytes     takes -> fuse_key -> weight_bytes (layout.c, in every build)
  *   linear_create    check -> the same -> plan, workspace_bytes, for every GEMM

@@ -1,5 +1,5 @@
 /* adapted.h - low-rank adapters of a linear layer on a GPU: memory, and the launches around the layer's GEMMs
- * (kernels/cuda/adapters). No effect on a layer without adapters, nor in a step whose rows have none.
+ * (kernels/cuda/adapters). No effect on a layer without adapters, nor in a step in which no row has an adapter.
  *
  * A layer without an activation has its results first; products are then added to those of the rows with an adapter. A
  * layer with an activation is multiplied without bias and activation, and the results are rounded to act; the launch
@@ -28,8 +28,9 @@ static inline bool yk_cuda_adapted_is_any(const yk_cuda_adapted *adapted)
   return adapted->adapters && adapted->linear->adapters.n_adapters > 0 && adapted->n_rows > 0;
 }
 
-/* yk_cuda_adapted_create - memory for the adapters of a layer that is laid out, none of which changes anything yet, and
- *   linear->unfinished. Errors: YK_E_UNSUPPORTED for float32 results; YK_E_CAPACITY, YK_E_NOMEM, YK_E_DEVICE. */
+/* yk_cuda_adapted_create - memory for the adapters of a layer that is laid out, initially zero, so that no adapter
+ *   changes a result; and linear->unfinished. Errors: YK_E_UNSUPPORTED for float32 results; YK_E_CAPACITY, YK_E_NOMEM,
+ *   YK_E_DEVICE. */
 yk_status yk_cuda_adapted_create(yk_cuda_device *cuda, const yk_linear_spec *spec, yk_linear *linear, yk_err *err);
 void yk_cuda_adapted_destroy(yk_device *dev, yk_linear *linear);
 

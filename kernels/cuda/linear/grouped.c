@@ -66,7 +66,7 @@ static yk_status check(const yk_cuda_gemm *gemm, const yk_grouped_args *args, yk
 
 /* The kernel that permutes slots lets the GEMM begin only after its own wait, so starts are settled. Two forwards of
  * one layer never run at once: the second, or the grouped forward before it, waits for all preceding kernels before it
- * takes tiles. So one counter serves all forwards of the layer. */
+ * takes tiles. One counter therefore serves all forwards of the layer. */
 yk_status yk_cuda_grouped_forward(yk_cuda_device *cuda, const yk_linear *linear, const yk_grouped_args *args,
                                   const yk_cuda_grouped_fusion *fusion, bool starts_are_settled, yk_err *err)
 {

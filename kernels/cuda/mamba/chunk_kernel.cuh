@@ -24,7 +24,7 @@
 
 namespace yk_mamba {
 
-/* The warp's place in its group, which decides its elements of the head, and its group. */
+/* The warp's index in its group, which determines its elements of the head; and its group. */
 __device__ __forceinline__ int warp_of_group()
 {
   return threadIdx.x / WARP % CHUNK_WARPS;

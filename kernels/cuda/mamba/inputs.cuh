@@ -1,5 +1,5 @@
-/* inputs.cuh - what a token needs besides the state of its head: the convolution of the head's channels, its step and
- * decay. The formulas are those of kernels/mamba.h. */
+/* inputs.cuh - the inputs of a token's state update: the convolution of the head's channels, its step and decay.
+ * kernels/mamba.h has the formulas. */
 #ifndef YK_KERNELS_CUDA_MAMBA_INPUTS_CUH
 #define YK_KERNELS_CUDA_MAMBA_INPUTS_CUH
 

@@ -29,13 +29,14 @@ struct params {
   float min_step, max_step, norm_eps;
   float *states, *snapshots;
   const int32_t *seq_of_row, *row_starts, *kv_tokens, *seq_slots, *state_loads, *state_saves, *state_save_rows;
-  int32_t min_chunk_rows; /* sequences with as many rows take chunks or, in other sizes, have their norm apart */
+  int32_t min_chunk_rows; /* sequences with at least this number of rows are computed in chunks or, for other sizes,
+                           * with a separate norm kernel */
   uint32_t *readers;      /* [n_seqs, n_groups] thread blocks that have ended a sequence; zeros between calls */
 };
 
-/* A head: its place, and its first columns of x and channels of the convolution. */
+/* A head: its index, and its first columns of x and channels of the convolution. */
 struct head {
-  int32_t index, group, of_group; /* of_group: place among the heads of the group */
+  int32_t index, group, of_group; /* of_group: index among the heads of the group */
   int64_t z, dt;                  /* columns */
   conv_place x, b, c;
 
@@ -55,7 +56,7 @@ struct head {
   }
 };
 
-/* Where the heads' results of a row lie in the scratch: floats, or elements of the activation type after chunks. */
+/* Location of the heads' results of a row in the scratch: floats, or elements of the activation type after chunks. */
 __device__ __forceinline__ float *results_of(const params &p, int64_t row)
 {
   return p.scratch + row * p.scratch_stride + p.n_channels;

@@ -17,7 +17,7 @@
 namespace yk_mamba {
 
 struct recurrent_shared {
-  token_inputs inputs[2]; /* used alternately: a warp may begin a token while others end the one before */
+  token_inputs inputs[2]; /* used alternately: a warp may begin a token while others still compute the previous token */
   float squares[RECURRENT_WARPS];
   bool is_last_reader;
 };

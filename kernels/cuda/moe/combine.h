@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* yk_cuda_launch_combine - combine of kernels/experts.h, for any number of rows and any hidden; y and slots of dtype.
- *   Reads nothing before the preceding kernel has ended. Errors: those of the launch. */
+ *   Reads no memory before the preceding kernel has ended. Errors: those of the launch. */
 cudaError_t yk_cuda_launch_combine(yk_dtype dtype, const yk_combine_args *args, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -70,7 +70,7 @@ void yk_cuda_mixture_destroy(yk_device *dev, yk_mixture *mixture)
 static const yk_mixture_linear_ops linear_ops = {yk_cuda_linear_forward, yk_cuda_linear_maxima, yk_cuda_linear_sums,
                                                  yk_cuda_linear_scale};
 
-/* Launches of norm and routing, as far as the plan has them outside other kernels. router->norm is ignored. */
+/* Launches norm and routing, unless the plan fuses them into other kernels. router->norm is ignored. */
 static yk_status run_routing(yk_cuda_device *cuda, const yk_moe_plan *plan, const yk_cuda_router *router,
                              const yk_route_args *route, const yk_add_norm_args *norm, yk_err *err)
 {

@@ -7,13 +7,13 @@
  *                   (gemm/grouped/single_row.cuh), the shared expert in both kernels, with 4-bit integers the routing
  *                   in gate and up's (routed_gemm.h)
  *   128             from 2 rows on a pending norm in the router's kernel; the shared expert in both GEMMs
- *   256             routing in the router's kernel (router.h)
- *   any             the norm or all-reduce that reads the result combines the slots of several rows
+ *   256             routing in the router's kernel (router.h) any             the norm or all-reduce that reads the
+ *   result combines the slots of several rows
  *
  * On other GPUs, and for weights and shapes that a kernel does not take, the parts have separate launches. Experts
  * without a gate have their activation in the single-token kernel, or in a kernel after gate and up's, which then fuses
- * nothing. Latent experts and weighted inputs have no kernel in common with the shared expert, and a kernel of their
- * own combines their slots. A router with rows of its own, or with scales of experts, has at most the router's
+ * nothing. Latent experts and weighted inputs never share a kernel with the shared expert, and a separate kernel
+ * combines their slots. A router with separate input rows (router_x) or expert scales uses at most the router's
  * kernel. */
 #ifndef YK_KERNELS_CUDA_MOE_PLAN_H
 #define YK_KERNELS_CUDA_MOE_PLAN_H

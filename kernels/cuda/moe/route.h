@@ -13,8 +13,8 @@
  *
  *   choose   one warp per row: scores in registers, top_groups groups, top_k experts, weights. Words of 32 bits in
  *            shared memory mark the rows that have chosen an expert
- *   assign   an expert's slots follow the slots of preceding experts, then the bits of preceding rows. So slots do not
- *            depend on the order of execution */
+ *   assign   an expert's slots follow the slots of preceding experts, then the bits of preceding rows. Slots therefore
+ *            do not depend on the order of execution */
 #ifndef YK_KERNELS_CUDA_MOE_ROUTE_H
 #define YK_KERNELS_CUDA_MOE_ROUTE_H
 

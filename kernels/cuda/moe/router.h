@@ -32,8 +32,8 @@ cudaError_t yk_cuda_router_prepare(void *mailbox, cudaStream_t stream);
 /* yk_cuda_router_takes - whether the kernel can run the call and is the faster choice: a router of up to 2^20 weights
  *   that the GEMM of few outputs takes, up to 128 experts, or 256 experts and 128 rows, and a GPU with clusters, all of
  *   which fit at once; a norm of one part and up to 128 rows of at most 2048 values, or 4096 with more than 128
- *   experts. A row's logits, choices, weights and norm have the same bits as from the other kernels, whatever the other
- *   rows of the batch. */
+ *   experts. A row's logits, choices, weights and norm have the same bits as from the other kernels, independent of the
+ *   other rows of the batch. */
 bool yk_cuda_router_takes(const yk_cuda_router *router, const yk_route_args *args);
 
 /* yk_cuda_launch_router - args.logits [n_tokens, logits_stride] = x W^T + bias, then the route of these logits. W

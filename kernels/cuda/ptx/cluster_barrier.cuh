@@ -5,7 +5,7 @@
 
 namespace yk_ptx {
 
-/* Called by all threads, once for every cluster_wait. Orders memory only as far as a preceding fence does, such as
+/* Called by all threads, once for every cluster_wait. Does not order memory accesses: use a preceding fence, such as
  * fence_mbarrier_init. */
 __device__ __forceinline__ void cluster_arrive_relaxed()
 {

@@ -19,10 +19,10 @@
  *     (delta/delta.h); copies for forked sequences end before the step's first kernel starts;
  *   - cached tokens of earlier steps: their kernels, and copies of their blocks, ended before the step's first kernel
  *     started. A kernel must distinguish these tokens from those of the current step, since a sequence may read blocks
- *     that others write in the same step. Decode of latent attention does so.
+ *     that other sequences write in the same step. Decode of latent attention does so.
  *
- * A prefetch into the L2 cache is not a read: later writes of a kernel go through the same cache. So a kernel may
- * prefetch anything before the wait, such as pages of the KV cache.
+ * A prefetch into the L2 cache is not a read: later writes of a kernel go through the same cache. A kernel may
+ * therefore prefetch any data before the wait, such as pages of the KV cache.
  *
  * All other data, above all activations, the rest of the KV cache, workspaces and counters in global memory, may be
  * read or written only after the wait. Not only the previous kernel may still run: a kernel can let its successor start
@@ -47,9 +47,9 @@ __device__ __forceinline__ void wait_for_previous_kernel()
 #endif
 }
 
-/* griddepcontrol.launch_dependents: thread blocks of the next kernel may start, as far as resources are free, once
- * every thread block of this kernel has called this function or has ended. It does not order memory: the next kernel
- * sees this kernel's writes only after its own wait. */
+/* griddepcontrol.launch_dependents: thread blocks of the next kernel may start, if resources are free, once every
+ * thread block of this kernel has called this function or has ended. It does not order memory: the next kernel sees
+ * this kernel's writes only after its own wait. */
 __device__ __forceinline__ void let_next_kernel_start()
 {
 #if __CUDA_ARCH__ >= 900
@@ -75,8 +75,8 @@ inline cudaError_t has_code_for_90(const void *kernel, bool *yes)
 }
 
 /* Give the kernel the largest shared memory carveout, and so the smallest L1 cache, as GEMMs have. A multiprocessor
- * changes its carveout only when it is empty, so a kernel with another one could not start before the previous kernel
- * has left the multiprocessor, nor the next one before this kernel has. */
+ * changes its carveout only when it is empty, so a kernel with a different carveout could not start before the previous
+ * kernel has left the multiprocessor, and would delay the next kernel in the same way. */
 inline cudaError_t prefer_shared_memory(const void *kernel)
 {
   return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);

@@ -2,7 +2,7 @@
  *
  * A barrier works in phases. A phase ends when the expected number of threads have arrived and all bytes that were
  * announced in the phase have been copied; the next phase then begins with the same expected number. A waiting thread
- * gives the parity of the phase whose end it waits for: 0 for the first phase, 1 for the second, 0 for the third. A
+ * passes the parity of the phase whose end it waits for: 0 for the first phase, 1 for the second, 0 for the third. A
  * wait with parity 1 at a fresh barrier returns at once, as if a phase before the first one had ended. */
 #ifndef YK_KERNELS_CUDA_PTX_MBARRIER_CUH
 #define YK_KERNELS_CUDA_PTX_MBARRIER_CUH
@@ -83,8 +83,8 @@ __device__ __forceinline__ bool mbarrier_try_wait(mbarrier barrier, uint32_t par
 
 /* The wait exists in two forms, because the compiler schedules the code around them differently.
  *
- * A loop in C++: the compiler sees a loop and leaves the code before and after the wait on its side, which the
- * attention kernels need because the order of their softmax and matrix instructions is chosen by hand. */
+ * A loop in C++: the compiler sees a loop and moves no code across the wait, which the attention kernels need because
+ * the order of their softmax and matrix instructions is chosen by hand. */
 __device__ __forceinline__ void mbarrier_wait_loop(mbarrier barrier, uint32_t parity)
 {
   while (!mbarrier_try_wait(barrier, parity)) {

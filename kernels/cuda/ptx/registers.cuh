@@ -7,8 +7,8 @@
 namespace yk_ptx {
 
 /* Computes 32-bit integers here and keeps them in registers. Else the compiler may compute a value where it is used, or
- * again at every use, from special registers that are slow to read. One statement for several values leaves their order
- * to the compiler. */
+ * again at every use, from special registers that are slow to read. One statement for several values lets the compiler
+ * choose their order. */
 template <typename T> __device__ __forceinline__ void keep_in_registers(T &a)
 {
   asm volatile("" : "+r"(a));

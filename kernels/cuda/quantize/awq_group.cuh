@@ -59,7 +59,7 @@ __device__ __forceinline__ float whole_of(const group &g, float w)
   return clamp_q(__fadd_rn(nearest(__fdiv_rn(w, g.scale)), g.zero));
 }
 
-/* Keeps the least place that cannot be quantised; initially all ones: none. */
+/* Keeps the smallest index that cannot be quantised; initially all bits are ones: none. */
 __device__ __forceinline__ void note_bad(int64_t *first_bad, int64_t place)
 {
   atomicMin(reinterpret_cast<unsigned long long *>(first_bad), static_cast<unsigned long long>(place));

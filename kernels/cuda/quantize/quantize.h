@@ -1,8 +1,8 @@
 /* quantize.h - quantising as operations of the device's table: see kernels/awq_quantize.h.
  *
  *   awq_quantize.h, awq_fused.cuh   weights to AWQ's tensors
- *   awq_search.h                    kernels of the search; its products are cuBLAS's: those of errors and inputs in
- *                                   TF32, those of inputs, and of changes with them, in float32 */
+ *   awq_search.h                    kernels of the search; cuBLAS computes its products: errors times inputs in TF32;
+ *                                   inputs times inputs, and changes times these products, in float32 */
 #ifndef YK_KERNELS_CUDA_QUANTIZE_QUANTIZE_H
 #define YK_KERNELS_CUDA_QUANTIZE_QUANTIZE_H
 

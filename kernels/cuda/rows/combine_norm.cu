@@ -15,7 +15,8 @@ using namespace yk_rows;
 
 namespace {
 
-constexpr int COMBINE_MANY_ROWS = 256; /* up to as many rows have a thread block each at once: norm.cu's kernel */
+constexpr int COMBINE_MANY_ROWS = 256; /* up to this number of rows, each row has its own resident thread block: the
+                                        * kernel of norm.cu */
 constexpr int STAGES = 2;
 /* thread blocks per multiprocessor: a single one would leave it idle at times */
 constexpr int MOST_SM_BLOCKS = 3, FEWEST_SM_BLOCKS = 2;
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(COMBINE_MOST_THREADS)
   using V = vec<T, WIDE>;
   extern __shared__ __align__(128) char stages[];
   __shared__ stage_state state;
-  __shared__ float sums[2][WARP]; /* used alternately: a slow warp may still read those of the previous row */
+  __shared__ float sums[2][WARP]; /* used alternately: a slow warp may still read the sums of the previous row */
   const yk_combine_args &c = p.combine;
   const int n = c.hidden / WIDE, i = threadIdx.x, row_bytes = c.hidden * static_cast<int>(sizeof(T));
   const int n_staged = c.top_k + 1 + (c.shared != nullptr), step = static_cast<int>(gridDim.x);

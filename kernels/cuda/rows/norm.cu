@@ -125,9 +125,9 @@ __global__ void __launch_bounds__(VECTORS) vector_norm_kernel(const __grid_const
   if (is_there) static_cast<V *>(p.y)[at] = scaled(v, factor, *reinterpret_cast<const V *>(&w));
 }
 
-/* The norm of a row of any length, which is held in shared memory. The parameters are a __grid_constant__, because
- * indexing partials would otherwise copy all of them to each thread's local memory. A thread's first weights are read
- * before the wait: no kernel of the step writes weights. */
+/* The norm of a row of any length, which is held in shared memory. The parameters are a __grid_constant__: indexing
+ * partials would otherwise copy all of them to each thread's local memory. A thread's first weights are read before the
+ * wait: no kernel of the step writes weights. */
 template <typename T, int N, norm_of OF>
 __global__ void __launch_bounds__(MOST_ROW_THREADS) norm_kernel(const __grid_constant__ norm_params p)
 {

@@ -9,8 +9,8 @@
  *
  * If a thread has at most one vector, the vector stays in a register; parameters, and settled choices of experts, are
  * then also read before griddepcontrol.wait. With a norm of the sum or a gain (result_w, gain of yk_add_norm_args), a
- * kernel of its own holds every row in shared memory, first the sum, then the residual. Many rows whose partial result
- * is a combination of experts have a separate kernel (combine_norm.h). */
+ * separate kernel holds every row in shared memory, first the sum, then the residual. Many rows whose partial result is
+ * a combination of experts have a separate kernel (combine_norm.h). */
 #ifndef YK_KERNELS_CUDA_ROWS_NORM_H
 #define YK_KERNELS_CUDA_ROWS_NORM_H
 

@@ -1,6 +1,6 @@
-/* best_logits.cu - see best_logits.h. Unlike sample_rows.cu, which passes over a row several times, this kernel keeps
- * nothing of a row, so that many small thread blocks share a multiprocessor and some of them read while others
- * exchange. */
+/* best_logits.cu - see best_logits.h. Unlike sample_rows.cu, which passes over a row several times, this kernel reads a
+ * row once and stores no part of it, so that many small thread blocks share a multiprocessor and some read while others
+ * exchange results. */
 #include "kernels/cuda/sampling/best_logits.h"
 
 #include "kernels/cuda/ptx/dependent_launch.cuh"

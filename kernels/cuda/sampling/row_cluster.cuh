@@ -1,5 +1,5 @@
-/* row_cluster.cuh - the cluster of thread blocks that sample one row together: barrier, shared memory of the others,
- * and all-gather of small messages.
+/* row_cluster.cuh - the cluster of thread blocks that sample one row together: barrier, shared memory of the other
+ * thread blocks, and all-gather of small messages.
  *
  * CLUSTER, a template parameter throughout this folder, is the number of thread blocks of the cluster: consecutive ones
  * of the grid. It is 1 on GPUs without clusters, where one thread block samples the row alone. */

@@ -17,7 +17,7 @@
  *
  * Parameters and results cross the bus without separate copies: the kernel reads the parameters from pinned memory, all
  * at once while the slice is being loaded, and writes the results when the row is done. Masks are copied to the device
- * in a stream of their own, while the device's stream computes the logits, and then loaded beside the slice.
+ * on a separate stream, while the device's stream computes the logits, and then loaded together with the slice.
  *
  * On GPUs without clusters one thread block has the whole row, which does not fit in its shared memory: each pass reads
  * the logits in global memory, and scales them again.

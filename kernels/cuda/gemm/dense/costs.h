@@ -4,10 +4,10 @@
  *
  *   COST(field, value)     COSTS(field, a value for each tile)
  *
- * and a line in costs.cu, which also selects the costs for GPUs that have not been fitted. To fit the costs of a type,
- * time all plans on such a GPU, as series of equal GEMMs whose weights are not in the cache. Then search for costs: the
- * plans with the lowest estimates must be as little slower as possible than the fastest plans, on average over shapes
- * and numbers of tokens:
+ * and a line in costs.cu, which also selects the costs for GPUs that have not been fitted. To fit the costs of a GPU
+ * type, time all plans on a GPU of that type, as series of equal GEMMs whose weights are not in the cache. Then search
+ * for costs: the plans with the lowest estimates must be as little slower as possible than the fastest plans, on
+ * average over shapes and numbers of tokens:
  *
  *   bench_linear --plans --m 1,2,4,8,16,24,32,48,64,96,128,192,256,512,1024,2048,4096               (on the GPU)
  *   bench_linear --fit bench/results/linear_plans_h200.txt --fit-steps 300000 --seed 8              (anywhere)
@@ -33,7 +33,8 @@ namespace yk_gemm {
 struct small_batch_costs {
   double panel_us;                        /* memory time of one panel, if every multiprocessor loads one */
   double token_us;                        /* memory time of the x of one token in one K tile */
-  double alone_us;                        /* extra, if no block of the next GEMM fits beside it: occupancy MOST */
+  double alone_us;                        /* extra, if no block of the next GEMM fits on the same multiprocessor:
+                                           * occupancy MOST */
   double tile_end_us;                     /* end of an output tile, ... */
   double k_slice_us;                      /* ... for each K slice of its warps, ... */
   double panel_token_us;                  /* ... and for each panel and token */

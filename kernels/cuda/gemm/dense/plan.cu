@@ -56,7 +56,8 @@ std::string plan_name(yk_gemm_plan plan)
          (plan.kernel == PLAN_WGMMA_CLUSTER ? ",in_cluster" : "");
 }
 
-/* Buckets of 8 tokens up to 32, of 16 up to 256, of 64 up to 1024, of 256 up to 8192, and one for the rest. */
+/* Buckets of 8 tokens up to 32, of 16 up to 256, of 64 up to 1024, of 256 up to 8192, and one bucket for all larger
+ * counts. */
 struct bucket_series {
   int64_t first, rows; /* largest count before the series, rows of each bucket */
   int buckets;

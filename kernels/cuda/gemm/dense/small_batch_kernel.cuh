@@ -181,7 +181,7 @@ __device__ __forceinline__ void finish_tile(const small_batch_params &p, const s
       store_acc(s.acc + (((warp * WARP_PANELS + c) * (N / 8) + t) * 32 + lane) * 16, acc[c][t]);
   }
   sync_consumers();
-  /* One slice after the other: reading all of them ahead needs registers that the larger tiles do not have. */
+  /* One slice at a time: reading all slices ahead needs more registers than the larger tiles leave. */
   for (int item = threadIdx.x; item < items; item += CONSUMER_WARPS * 32) {
     float4 v = load_acc(s.acc + item * 16);
     for (int slice = 1; slice < p.k_slices; slice++) add_acc(v, load_acc(s.acc + (slice * items + item) * 16));
@@ -211,7 +211,7 @@ __device__ __forceinline__ void finish_tile(const small_batch_params &p, const s
 template <yk_dtype DTYPE, yk_dtype RESULT, typename PANEL, int N, int WARP_PANELS>
 __device__ __forceinline__ void consume(const small_batch_params &p, const small_batch_memory &s, const block_work &w)
 {
-  constexpr bool KEEPS = N == 8; /* wider tiles have no registers left for what is read once */
+  constexpr bool KEEPS = N == 8; /* wider tiles leave no registers for values that are read once */
   int warp = threadIdx.x / 32, lane = KEEPS ? kept_lane() : static_cast<int>(threadIdx.x % 32);
   int slice = warp / p.slice_warps, member = warp % p.slice_warps;
   uint32_t x = s.x + lane_of_x(lane);

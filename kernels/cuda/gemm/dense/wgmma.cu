@@ -42,8 +42,8 @@ struct tile_split {
 };
 
 /* With at least as many tiles as clusters that fit (a wave), all tiles are whole. With stream-K, however, the remainder
- * and one wave of tiles are split together into one K range per cluster, so that no cluster has less than a tile's
- * worth of K tiles. With fewer tiles, each is split evenly (split-K), or all together into one K range per cluster
+ * and one wave of tiles are split together into one K range per cluster, so that no cluster has fewer K tiles than one
+ * output tile. With fewer tiles, each is split evenly (split-K), or all together into one K range per cluster
  * (stream-K). */
 tile_split split_of(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m, yk_gemm_plan plan)
 {

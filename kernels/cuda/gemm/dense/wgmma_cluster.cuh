@@ -5,7 +5,7 @@
  * own sums it adds the peers', in the order of K ranges. It has separate memory for each peer, so that a peer may send
  * without a handshake; one mbarrier counts the received bytes. A cluster has one tile per launch, so both are used
  * once. A block that receives nothing may end while peers still work: no block sends to it. The network between
- * multiprocessors is slow, and the time of the exchange is that of its bytes.
+ * multiprocessors is slow: the time of the exchange is proportional to its bytes.
  *
  * A piece is a lane's accumulator fragment of 16 columns by 8 tokens, 16 bytes; a group is 8 tokens. */
 #ifndef YK_KERNELS_CUDA_GEMM_DENSE_WGMMA_CLUSTER_CUH
@@ -68,8 +68,8 @@ __device__ __forceinline__ void expect_partials(const tile_peers &peers, uint32_
                                             row_of_pieces_bytes(WARPGROUPS));
 }
 
-/* Sends the peers the partial sums of the tokens that they finish, and completes those of this block's own tokens.
- * Blocks of a cluster have K ranges in falling order: peer i is the block of rank peers.count - 1 - i.
+/* Sends to each peer the partial sums of the tokens that the peer finishes, and completes the sums of this block's
+ * tokens. Blocks of a cluster have K ranges in falling order: peer i is the block of rank peers.count - 1 - i.
  *   received, received_full   addresses in shared memory, the same in every block of the cluster */
 template <int WARPGROUPS, int WGMMA_M, int N>
 __device__ __forceinline__ void exchange_in_cluster(const wgmma_params &p, const tile_peers &peers, uint32_t received,

@@ -176,8 +176,8 @@ __host__ __device__ constexpr int few_producer_registers(occupancy taken)
 
 /* Called by all threads. WORK has
  *   begin          called by all threads, before a barrier
- *   items          of the block, for each warp that needs them. Producers, whose registers are few, take them all at
- *                  once
+ *   items          of the block, for each warp that needs them. Producers, which have few registers, take all of them
+ *                  at once
  *   weight_items   the same, for the one thread that copies weights
  *   before_items   called by the consumers, together
  *   rest           called by the producer warp without copies */

@@ -72,8 +72,8 @@ template <int N> struct few_share_items {
   }
 };
 
-/* A share within one row tile is a single item. So with few row tiles, each tile gets the same number of blocks, unless
- * a block would have FEW_MORE_PANELS or more panels above the even share; otherwise all blocks have equal shares. */
+/* A share within one row tile is a single item. With few row tiles, each tile gets the same number of blocks, unless a
+ * block would have FEW_MORE_PANELS or more panels above the even share; otherwise all blocks have equal shares. */
 constexpr int FEW_MORE_PANELS = 2;
 
 /* Called by one warp: computes the block's share. size: of the table, which has been built. */

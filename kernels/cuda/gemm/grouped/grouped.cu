@@ -141,7 +141,7 @@ cudaError_t few_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int ti
 }
 
 /* x arrives late, since its rows are looked up first: x has at least as many stages as weights. Weights have at least
- * two stages, and no more than may be in flight if products are the bound. */
+ * two stages, and at most the number that can be in flight if the products limit the speed. */
 constexpr int MOST_X_STAGES = 8, LEAST_X_STAGES = 3, MOST_WEIGHT_STAGES = 8, LEAST_WEIGHT_STAGES = 2;
 
 cudaError_t wgmma_forward_grouped(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int tile,

@@ -8,7 +8,7 @@
  *   more           9.0      wgmma_kernel.cuh: a matrix of up to 8 rows by mma.sync, others by wgmma
  *   any            8.0 on   mma_sm80.cu: mma.sync
  *
- * The first and the third of them multiply a shared expert's weight too (yk_grouped_call.shared_expert).
+ * The first and third kernels also multiply the weight of a shared expert (yk_grouped_call.shared_expert).
  *
  * Every thread block computes the row tiles from starts (row_tile_order.cuh). The kernels for 9.0 are persistent: a
  * thread block takes its next output tile from a counter (next_tile in types.h). Weights of matrices without slots are

@@ -107,8 +107,8 @@ __device__ __forceinline__ void wait_for_starts(const grouped_params &p)
   if (threadIdx.x == 0) let_next_kernel_start();
 }
 
-/* Called by consumers, before they write y: the wait that wait_for_starts has left to them. Warps that read x wait
- * themselves. */
+/* Called by consumers before they write y: waits for the previous kernel, since wait_for_starts may have returned
+ * without waiting. Warps that read x wait separately. */
 __device__ __forceinline__ void wait_in_grouped(const grouped_params &p)
 {
   if (!p.call.starts_are_settled) return;

@@ -12,7 +12,7 @@ namespace yk_gemm {
 
 /* The slots of a matrix to be ordered. */
 struct ordered_matrix {
-  int first_slot, end_slot; /* the end may precede the first: no slots */
+  int first_slot, end_slot; /* end_slot < first_slot: no slots */
   int first_tile;           /* the number of whole tiles of the matrices before it */
 
   __device__ __forceinline__ int rows() const

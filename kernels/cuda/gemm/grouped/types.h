@@ -41,7 +41,7 @@ typedef struct yk_grouped_call {
   bool starts_are_settled;
   /* A counter that is zero, and that every call leaves at zero; calls that may run at once have separate counters. With
    * it a thread block takes an output tile when it is free, since multiprocessors get shares of the memory bandwidth
-   * that differ by a fifth. NULL: tiles are assigned statically in turn. */
+   * that differ by a fifth. NULL: tiles are assigned statically, round-robin. */
   int32_t *next_tile;
   const yk_combine_args *combine;         /* combination of the slots y, for yk_gemm_grouped_combines; or NULL */
   yk_grouped_shared_expert shared_expert; /* for kernels that take it */

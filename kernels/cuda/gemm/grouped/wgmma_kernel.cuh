@@ -13,8 +13,9 @@
  *              weights, one bulk copy per K tile, a few of them in flight while others have arrived. Warps 2 and up: a
  *              part of the rows of x each, by cp.async in the order of the 128-byte swizzle. wgmma reads shared memory
  *              through the asynchronous proxy, so a fence must precede it; a fence that waited for copies still in
- *              flight would stall the pipeline. So copies complete at a separate barrier, where warp 1 waits, fences
- *              and signals the consumers once the K tile's weights have arrived too: one wait less for the consumers
+ *              flight would stall the pipeline. Copies therefore complete at a separate barrier, where warp 1 waits,
+ *              fences and signals the consumers once the K tile's weights have arrived too: one wait less for the
+ *              consumers
  *   consumers  two warpgroups, each with half of the columns: wgmma_mainloops.cuh, and the epilogue of
  *              dense/wgmma_kernel.cuh
  *

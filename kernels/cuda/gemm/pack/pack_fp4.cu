@@ -5,9 +5,9 @@ namespace yk_gemm {
 namespace {
 
 /* The factor that a row's scales have in common: NVFP4's, times a power of two, or the largest of MXFP4's scales. The
- * checkpoint's own factor is not known here, but with it all scales have 4 significant bits, the largest too: of the
- * eight possible mantissas of the largest, the one with the smallest rounding error of all scales is taken. One warp
- * per packed row, eight per thread block. */
+ * checkpoint's factor is not available here. With that factor every scale, the largest included, has 4 significant
+ * bits. Each of the eight possible mantissas of the largest scale is tried, and the mantissa with the smallest rounding
+ * error over all scales is used. One warp per packed row, eight per thread block. */
 __global__ void __launch_bounds__(256) fp4_row_scales_kernel(rows_params p)
 {
   const int64_t row = blockIdx.x * 8 + threadIdx.x / 32;
