@@ -55,7 +55,7 @@ static const fused_form granite_form = {{{"block_sparse_moe.input_linear", {YK_R
                                         common_suffixes,
                                         false};
 
-/* gpt-oss: each expert's gate and up stay one module, with their outputs in turn (yk_experts_config.is_interleaved). */
+/* gpt-oss: each expert's gate and up stay one module, with interleaved outputs (yk_experts_config.is_interleaved). */
 static const fused_form gpt_oss_form = {
     {{"mlp.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE}, 1}, {"mlp.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}},
     gpt_oss_suffixes,

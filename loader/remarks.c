@@ -20,7 +20,7 @@ typedef struct checkpoint_view {
 
 /* ---- Contradictions ---------------------------------------------------------------------------------------------- */
 
-/* An oddity of linear layers: the number of layers, and the first. */
+/* A remark about linear layers: the number of layers that it applies to, and the first of them. */
 typedef struct oddity {
   int n;
   char first[YK_WEIGHT_NAME_BYTES];

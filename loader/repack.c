@@ -99,7 +99,7 @@ int64_t yk_repack_buffer_bytes(const yk_repack_request *request)
 
 /* ---- The order of inputs ----------------------------------------------------------------------------------------- */
 
-/* For a sorted share without padding x is used as it is, without an order. memory: inputs_bytes. */
+/* A sorted share without padding reads x without an order. memory: inputs_bytes. */
 static yk_status sort_inputs(const yk_repack_request *r, char *memory, yk_slice_order *order, yk_repack_result *out,
                              yk_err *err)
 {

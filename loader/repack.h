@@ -26,8 +26,8 @@ typedef struct yk_repack_result {
 int64_t yk_repack_buffer_bytes(const yk_repack_request *request);
 
 /* yk_repack - repack a slice. buffer: yk_repack_buffer_bytes, aligned to YK_REPACK_ALIGNMENT_BYTES. pool: threads that
- *   share the work, or NULL. The result does not depend on the pool; among several errors, that of the first outputs or
- *   groups is returned.
+ *   share the work, or NULL. The result does not depend on the pool; among several errors, the error of the first
+ *   outputs or groups is returned.
  *   Errors: YK_E_FORMAT naming tensor, group and output of a scale or zero that is not finite, or the element that is
  *   NaN, or not finite with as_int8; those of yk_folded_bias; YK_E_UNSUPPORTED for a zero point that devices cannot
  *   represent; YK_E_NOMEM.

@@ -79,7 +79,7 @@ static yk_status quantise_rows(void *context, int64_t begin, int64_t end, yk_err
   const quantising *job = context;
   const yk_repack_request *r = job->request;
   const int64_t k = n_inputs(r);
-  float *row = malloc(2 * (size_t)k * sizeof *row); /* and as much for read_row */
+  float *row = malloc(2 * (size_t)k * sizeof *row); /* and k more floats for read_row */
   if (!row) return yk_err_set(err, YK_E_NOMEM, "no memory for %lld weights", (long long)k);
   yk_status status = YK_OK;
   for (int64_t i = begin; i < end && status == YK_OK; i++) {

@@ -6,9 +6,9 @@
 #include "loader/model/model_config.h"
 #include "loader/safetensors/shards.h"
 
-/* yk_text_names_choose - config->text_place, from the names of the layers' tensors: classes and their versions write
- *   the same model in different places. No effect for families whose files hold the text model alone, and if no place
- *   has a layer. */
+/* yk_text_names_choose - config->text_place, from the names of the layers' tensors: model classes and their versions
+ *   use different prefixes for the same model. No effect for families whose files hold only the text model, or if no
+ *   prefix has a layer. */
 void yk_text_names_choose(const yk_shards *shards, yk_model_config *config);
 
 #endif

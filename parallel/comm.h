@@ -36,15 +36,15 @@ typedef struct yk_comm_ops {
    * equal slices of whole 16 bytes: slice r becomes the sum over ranks on rank r; the other slices are then undefined.
    */
   yk_status (*reduce_scatter)(yk_comm *comm, void *data, int64_t count, yk_dtype dtype, yk_err *err);
-  /* Rank r's data (n_bytes, equal on all ranks) goes to all + r * n_bytes on every rank. Ranks of a host: data is that
-   * place. Ranks between hosts: data and all are different arrays. */
+  /* Rank r's data (n_bytes, equal on all ranks) goes to all + r * n_bytes on every rank. Among ranks of one host, data
+   * is all + r * n_bytes. Among ranks of several hosts, data and all are different arrays. */
   yk_status (*all_gather)(yk_comm *comm, const void *data, int64_t n_bytes, void *all, yk_err *err);
 
   /* Rank r's data (n_bytes, equal on all ranks) goes to data + r * n_bytes of rank 0, whose buffer holds all ranks'
    * data. */
   yk_status (*gather)(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err);
-  /* Rank r's data (host, n_bytes, equal on all ranks) goes to all + r * n_bytes on rank 0, which waits for the others;
-   * the others do not wait for rank 0, and their `all` is not used. Host-side: waits for no device. */
+  /* Copies rank r's data (host memory, n_bytes, equal on all ranks) to all + r * n_bytes on rank 0. Rank 0 waits for
+   * the other ranks; they do not wait for rank 0, and their `all` is not used. Host-side: waits for no device. */
   yk_status (*gather_host)(yk_comm *comm, const void *data, size_t n_bytes, void *all, yk_err *err);
   /* Opens memory of rank 0's device to every rank: *opened is the address at which operations of this rank's device
    * write to it, or NULL on all ranks if some device cannot access rank 0's memory. memory: rank 0's, NULL elsewhere.
@@ -56,10 +56,10 @@ typedef struct yk_comm_ops {
   /* Returns once every rank has called it. Host-side. */
   yk_status (*barrier)(yk_comm *comm, yk_err *err);
 
-  /* From stage to stage: data [n_bytes] of a rank goes to the rank of the same number in the next stage, which receives
-   * as many bytes from the previous stage. Messages arrive in the order of sending. A rank that sends does not wait for
-   * the receiver of this message (over NCCL its device may), but may wait until the receiver has taken the message
-   * before. NULL in communicators that have one stage alone. */
+  /* From stage to stage: sends a rank's data [n_bytes] to the rank of the same number in the next stage, which receives
+   * n_bytes from the previous stage. Messages arrive in the order of sending. A rank that sends does not wait for the
+   * receiver of this message (over NCCL its device may), but may wait until the receiver has taken the message before.
+   * NULL in communicators that have one stage alone. */
   yk_status (*send_next)(yk_comm *comm, const void *data, int64_t n_bytes, yk_err *err);
   yk_status (*receive_previous)(yk_comm *comm, void *data, int64_t n_bytes, yk_err *err);
 
@@ -95,10 +95,10 @@ static inline bool yk_comm_leaves_norm(const yk_comm *comm)
  *   Errors: YK_E_INVAL (invalid world), YK_E_UNSUPPORTED for ranks of other processes, YK_E_NOMEM. */
 yk_status yk_comm_local_create(const yk_world *world, yk_device *const *devs, yk_comm **out, yk_err *err);
 
-/* yk_comm_processes_create - as yk_comm_local_create, for the ranks of this process, with those of other processes in
- *   the same groups; the same bits as with all ranks in one process. All processes call it in the same order.
- *   devs, out [n_local]. wires: the transport, which must outlive the ends; its processes have the world's ranks.
- *   The failure of a process fails the calls of every rank, with the transport's error, which names the process.
+/* yk_comm_processes_create - as yk_comm_local_create, for the ranks of this process, where a group may also have ranks
+ *   of other processes; results have the same bits as with all ranks in one process. All processes call it in the same
+ *   order. devs, out [n_local]. wires: the transport, which must outlive the ends; its processes have the world's
+ *   ranks. The failure of a process fails the calls of every rank, with the transport's error, which names the process.
  *   Errors: YK_E_INVAL (world), YK_E_NOMEM, those of the transport. */
 yk_status yk_comm_processes_create(const yk_world *world, const yk_wires *wires, yk_device *const *devs, yk_comm **out,
                                    yk_err *err);

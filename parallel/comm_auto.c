@@ -96,7 +96,7 @@ static yk_status local_reduce_scatter(yk_comm *local, void *data, int64_t count,
 static yk_status local_all_gather(yk_comm *local, const void *data, int64_t n_bytes, void *all, yk_err *err)
 {
   auto_comm *comm = owner_of(local);
-  (void)data; /* this rank's place in all */
+  (void)data; /* data is this rank's part of all */
   return blamed(comm, yk_p2p_all_gather(comm->p2p, all, n_bytes * local->n_ranks, comm->stream, err), err);
 }
 
@@ -385,7 +385,8 @@ static yk_status create_nccl(parts *p, const yk_wires *wires, yk_err *err)
   return yk_comm_warm_up(p->messages, world->n_local, WARM_UP_TIMEOUT_S, err);
 }
 
-/* NCCL's ends between hosts, used once. With one rank of a group on each host they are those of the group. */
+/* NCCL's ends between hosts, each used by one end. With one rank of a group on each host, these are the ends of the
+ * group. */
 static yk_status create_between(parts *p, yk_err *err)
 {
   const yk_world *world = p->world;
@@ -440,7 +441,7 @@ static yk_status create_parts(parts *p, const yk_wires *wires, const yk_comm_aut
   return create_stages(p, wires, options, err);
 }
 
-/* The levels of an end, whose other parts are set. */
+/* Sets the levels of an end whose other parts are set. */
 static void set_levels(const parts *p, int i, auto_comm *end)
 {
   static const yk_comm_ops ops = {.name = "slots",

@@ -1,7 +1,8 @@
 /* comm_auto.h - ranks with a GPU each: an all-reduce uses stores into peers' memory (allreduce_p2p.h) if these are
- * faster, the GPUs have access to each other's memory and all ranks of the group are on one host. With ranks on several
- * hosts, as many on each, reductions take two levels up to a size (comm_levels.h): stores into peers' memory within a
- * host, NCCL between hosts. All other operations of a group use NCCL. Messages between pipeline stages: stage_ends.h.
+ * faster, the GPUs have access to each other's memory and all ranks of the group are on one host. With the same number
+ * of ranks on each of several hosts, reductions take two levels up to a size (comm_levels.h): stores into peers' memory
+ * within a host, NCCL between hosts. All other operations of a group use NCCL. Messages between pipeline stages:
+ * stage_ends.h.
  *
  * Ranks that share a GPU, which NCCL refuses, do without NCCL within a host: in tests. */
 #ifndef YK_PARALLEL_COMM_AUTO_H

@@ -11,7 +11,8 @@ enum { PACKET_BYTES = 16 };
  *   SLICES  2 ceil(log2 h) 12 us + 2 (h - 1) / h b / n / 45 GB/s + 3 us
  *
  * For n = 8 they are equal at 770 KiB for 2 hosts, 430 KiB for 4 and 260 KiB for 8, and with one card for all GPUs of
- * a host at 95, 55 and 33 KiB. The table lies between: either way at most 25 us are lost. */
+ * a host at 95, 55 and 33 KiB. The table has values between the two measurements: the loss is at most 25 us in either
+ * case. */
 static const struct {
   int most_hosts;
   int64_t bytes;

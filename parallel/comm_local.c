@@ -2,9 +2,9 @@
  *
  * A collective publishes a pointer, passes a barrier, reads the other ranks' data, and passes a second barrier, so that
  * no rank reuses memory that a peer still reads. If other processes run ranks of the group, the last thread to arrive
- * at the first barrier moves rows between the processes and publishes copies of the other ranks' rows; the rest is the
- * same. Sums are in rank order, and one rule computes a row's sum on any rank, so all ranks hold the same bits, for any
- * division of ranks among processes. */
+ * at the first barrier moves rows between the processes and publishes copies of the other ranks' rows; the following
+ * steps are the same. Sums are in rank order, and one rule computes a row's sum on any rank, so all ranks hold the same
+ * bits, for any division of ranks among processes. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,10 +17,10 @@
 #include "parallel/remote.h"
 #include "parallel/stage_wire.h"
 
-/* A pipeline stage. Shared by all its ends and those of the previous stage, which send to it; freed with the last of
- * them. All members but the constant ones are written under mutex, or by the thread that moves rows while the others
- * wait for it; the atomics are also read without it: a rank polls before it sleeps, since a layer has several
- * barriers. */
+/* A pipeline stage. Shared by all ends of the group and by the ends of the previous stage, which send to it; freed with
+ * the last of these ends. All members but the constant ones are written under mutex, or by the thread that moves rows
+ * while the others wait for it; the atomics are also read without it: a rank polls before it sleeps, since a layer has
+ * several barriers. */
 typedef struct group {
   int n_ranks, n_local; /* constant; n_local: of this process */
   yk_remote *remote;    /* constant; ranks of other processes, or NULL */
@@ -31,7 +31,8 @@ typedef struct group {
   int n_ends;
   int n_sleeping; /* ranks that wait on cv_passed */
   atomic_bool aborted;
-  atomic_bool is_moving; /* a thread moves rows between processes: it reads what the others have published */
+  atomic_bool is_moving; /* a thread is moving rows between processes and reads the rows that the other threads have
+                          * published */
   yk_err failure;        /* of the move */
   yk_host_gather *host_gather;
   yk_mailbox inboxes[YK_MAX_RANKS]; /* [n_ranks] messages of the previous stage */
@@ -60,7 +61,7 @@ static group *group_of(yk_comm *comm)
   return ((local_comm *)comm)->group;
 }
 
-/* The reason why a rank's call ends without the others, under the mutex. */
+/* Returns the reason why a rank's call must end before the other ranks arrive. Under the mutex. */
 static yk_status aborted_error(const group *g, yk_err *err)
 {
   if (g->failure.code == YK_OK)
@@ -312,7 +313,9 @@ static yk_status local_all_reduce_add_norm(yk_comm *comm, const yk_all_reduce_ad
   const bool is_shared = args->n_rows >= SHARED_ROWS_PER_RANK * comm->n_ranks;
   const row_move rows = {comm, args};
   group *g = group_of(comm);
-  if (!g->aborted) g->copies[comm->rank] = *args; /* after an abort, peers may still read those of the earlier call */
+  if (!g->aborted)
+    g->copies[comm->rank] = *args; /* after an abort, peers may still read the values of the earlier
+                                                   * call */
   YK_TRY(publish(comm, &g->copies[comm->rank], is_shared ? move_partial_shares : move_all_partials, &rows, err));
   if (!is_shared)
     YK_TRY(sum_rows(comm, args, 0, args->n_rows, err));
@@ -361,14 +364,14 @@ static yk_status local_all_reduce(yk_comm *comm, void *data, int64_t count, yk_d
   return YK_OK;
 }
 
-/* Rank 0 has published where all data goes. */
+/* Rank 0 has published the destination of all data. */
 static yk_status move_to_rank_0(group *g, const void *n_bytes, yk_err *err)
 {
   void *all = (void *)(uintptr_t)g->published[0];
   return yk_remote_gather(g->remote, g->published, *(const size_t *)n_bytes, all, err);
 }
 
-/* Rank 0: copies what other ranks of this process have published. */
+/* Rank 0: copies the data that other ranks of this process have published. */
 static void copy_to_rank_0(yk_comm *comm, void *all, size_t n_bytes)
 {
   const group *g = group_of(comm);
@@ -389,7 +392,8 @@ static yk_status local_await_writes(yk_comm *comm, yk_err *err)
   return publish(comm, NULL, NULL, NULL, err);
 }
 
-/* Ranks of one process only fill their mailboxes. With several processes, those of a process wait for each other. */
+/* With one process, ranks only fill their mailboxes. With several processes, the ranks of a process wait for each
+ * other. */
 static yk_status local_gather_host(yk_comm *comm, const void *data, size_t n_bytes, void *all, yk_err *err)
 {
   const yk_mailbox_watch none = {0};

@@ -94,7 +94,7 @@ static bool end_abort(nccl_comm *comm)
   return false;
 }
 
-/* Called by this end's own thread: abandons operations that wait for the others. */
+/* Called by this end's thread: abandons operations that wait for other ranks. */
 static yk_status give_up(nccl_comm *comm, yk_err *err)
 {
   const yk_err *failure;
@@ -244,7 +244,7 @@ static yk_status nccl_gather(yk_comm *base, void *data, int64_t n_bytes, yk_err 
   return taken(comm, comm->functions->send(data, (size_t)n_bytes, ncclInt8, 0, comm->nccl, comm->stream), "send", err);
 }
 
-/* From stage to stage: neighbours have consecutive numbers in the group of all ranks, a stage apart. */
+/* From stage to stage: in the group of all ranks, the numbers of neighbours differ by the size of a stage. */
 static yk_status nccl_send_next(yk_comm *base, const void *data, int64_t n_bytes, yk_err *err)
 {
   nccl_comm *comm = (nccl_comm *)base;
@@ -346,8 +346,8 @@ typedef struct plan {
   const yk_world *world;
   yk_device *const *devs; /* [n_local] */
   const yk_comm_ops *ops;
-  /* Groups of the same size. group_ranks * stride consecutive ranks are `stride` groups, of ranks that are `stride`
-   * apart. */
+  /* Creates groups of equal size: group_ranks * stride consecutive ranks form `stride` groups, whose members' numbers
+   * differ by multiples of `stride`. */
   int n_groups, group_ranks, stride;
   bool has_nccl;
   group *groups[YK_MAX_RANKS];   /* [n_groups] NULL: this process has no rank of the group */

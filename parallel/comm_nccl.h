@@ -26,9 +26,9 @@ yk_status yk_comm_nccl_create(const yk_world *world, yk_nccl_use use, const yk_e
 yk_status yk_comm_nccl_create_messages(const yk_world *world, const yk_exchange *exchange, yk_device *const *devs,
                                        yk_comm **out, yk_err *err);
 
-/* yk_comm_nccl_create_between - ends that have all_reduce, all_reduce_i32, all_gather, abort and destroy alone, in a
- *   group for each number of a rank on its host: a stage's ranks lie on hosts of n_local consecutive ranks each, and
- *   those that are n_local apart are a group. An end's `rank` is the number of its host.
+/* yk_comm_nccl_create_between - ends that have all_reduce, all_reduce_i32, all_gather, abort and destroy alone, in one
+ *   group per rank number within a host: each host has n_local consecutive ranks of a stage, and ranks whose numbers
+ *   differ by a multiple of n_local form a group. An end's `rank` is the number of its host.
  *   Otherwise as above. */
 yk_status yk_comm_nccl_create_between(const yk_world *world, int n_local, const yk_exchange *exchange,
                                       yk_device *const *devs, yk_comm **out, yk_err *err);
@@ -39,8 +39,8 @@ yk_status yk_comm_nccl_create_between(const yk_world *world, int n_local, const 
  *   kernels of this end will then end. Never blocks. Thread: the end's own. */
 yk_status yk_comm_nccl_check(yk_comm *comm, yk_err *err);
 
-/* yk_comm_nccl_give_up - makes this end, and no other, fail from now on; its kernels will end. Never blocks. Thread:
- *   its own. */
+/* yk_comm_nccl_give_up - makes this end alone fail from now on; its kernels will end. Never blocks. Thread: the
+ *   end's. */
 void yk_comm_nccl_give_up(yk_comm *comm);
 
 /* yk_comm_nccl_share_host - data [n_bytes] of every rank, equal size, goes to all + rank * n_bytes on every rank.

@@ -10,7 +10,7 @@
 #include "parallel/world.h"
 
 typedef struct yk_gpu_place {
-  char host[64]; /* as NCCL tells hosts apart: NCCL_HOSTID, else the host's boot */
+  char host[64]; /* the host's identity as in NCCL: NCCL_HOSTID, else the host's boot */
   char gpu[48];  /* as nvidia-smi prints it */
 } yk_gpu_place;
 
@@ -25,8 +25,8 @@ typedef struct yk_gpu_places {
 yk_status yk_gpu_places_gather(const yk_world *world, const yk_exchange *exchange, yk_device *const *devs,
                                yk_gpu_places *out, yk_err *err);
 
-/* yk_gpu_places_host_ranks - the ranks of each host, if the n ranks from `first` on lie on hosts of equally many
- *   consecutive ranks; n: all on one host. 0: they do not. */
+/* yk_gpu_places_host_ranks - number of ranks per host, if each host has the same number of consecutive ranks among the
+ *   n ranks from `first` on; n if all are on one host; 0 if hosts have different numbers. */
 int yk_gpu_places_host_ranks(const yk_gpu_places *places, int first, int n);
 
 /* yk_gpu_places_share_gpus - whether two ranks of a host have the same GPU, which NCCL refuses. */

@@ -47,7 +47,7 @@ typedef struct own_slots {
   yk_p2p_handle handles[YK_MAX_RANKS];
 } own_slots;
 
-/* Exchanges slots: *own then has those of every process. all: scratch [n_processes]. */
+/* Exchanges slots: *own then has the slots of every process. all: scratch [n_processes]. */
 static yk_status share_slots(const yk_gpu_slots_plan *p, own_slots *own, own_slots *all, yk_err *err)
 {
   YK_TRY(p->exchange->all_gather(p->exchange, own, sizeof *own, all, err));

@@ -107,8 +107,8 @@ static yk_status look(const yk_mailbox_watch *watch, yk_err *err)
 }
 
 /* Publishes a pointer (NULL: none) and waits for every rank of this process; the last one moves data of n_bytes a rank
- * between the processes (NULL: nothing). No rank returns during the move, which reads what the ranks have published; an
- * abort ends the move soon. */
+ * between the processes (NULL: nothing). No rank returns during the move, which reads the ranks' published data; an
+ * abort soon ends the move. */
 static yk_status pass_barrier(const yk_host_member *member, const void *pointer, move_function *move, size_t n_bytes,
                               yk_err *err)
 {
@@ -151,7 +151,7 @@ static yk_status move_to_rank_0(yk_host_group *group, size_t n_bytes, yk_err *er
   return yk_remote_gather(group->remote, group->published, n_bytes, (void *)(uintptr_t)group->published[0], err);
 }
 
-/* With ranks of other processes: rank 0 publishes where all data goes. */
+/* With ranks of other processes: rank 0 publishes the destination of all data. */
 static yk_status gather_from_processes(const yk_host_member *member, const void *data, size_t n_bytes, void *all,
                                        yk_err *err)
 {

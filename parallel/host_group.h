@@ -38,7 +38,7 @@ bool yk_host_group_is_aborted(const yk_host_group *group, const yk_err **failure
 yk_status yk_host_group_barrier(const yk_host_member *member, yk_err *err);
 
 /* yk_host_group_gather - data [n_bytes] goes to all + rank * n_bytes on rank 0; elsewhere `all` is not used. With ranks
- *   of one process only rank 0 waits for others. */
+ *   of one process, only rank 0 waits for other ranks. */
 yk_status yk_host_group_gather(const yk_host_member *member, const void *data, size_t n_bytes, void *all, yk_err *err);
 
 /* yk_host_group_share - data [n_bytes] of each rank goes to all + rank * n_bytes on every rank. */

@@ -33,7 +33,7 @@ struct yk_rank_group {
   int n_left[YK_RANK_GROUP_COMMANDS];           /* ranks that have not finished the command */
   bool stopping;
   bool failure_signalled;
-  uint64_t n_runnable; /* of a broken group: later commands are left out */
+  uint64_t n_runnable; /* of a broken group: later commands are not run */
   bool has_stalled;    /* a rank exceeded its time limit: only destroy waits for it again */
   yk_err error;        /* first error of any rank; code YK_OK while the group is whole */
 };
@@ -57,7 +57,7 @@ static bool record_failure(yk_rank_group *group, const yk_err *error, uint64_t n
   return first;
 }
 
-/* error: the one that was recorded. */
+/* error: the recorded error. */
 static void signal_failure(yk_rank_group *group, const yk_err *error)
 {
   if (group->ops.on_failure) group->ops.on_failure(group->ops.context, error);

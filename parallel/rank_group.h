@@ -3,17 +3,17 @@
  * Handoff: one mutex, two condition variables and a counter of commands. begin() publishes a command under the mutex,
  * increments the counter and signals cv_start; each worker waits for its next command, runs the command outside the
  * lock, and counts itself done; the last one signals cv_done, for which wait() waits. Several commands may be begun
- * before the first is waited for: a rank goes on to its next command whatever the others run. A command is
+ * before the first is waited for: a rank starts its next command without waiting for the other ranks. A command is
  * immutable from the moment it is published until wait() returns, so workers read it without the lock. A thread spins
  * for spin_s seconds before it sleeps: a sleeping thread wakes some 100 us late, which is significant in a step of 3
  * ms.
  *
  * Failure: the first rank to fail records its error and, from its thread, calls on_failure once and aborts every end of
- * the communicator, so that the others' pending communication fails too. Each failed rank then settles its device: the
- * rank counts as returned once none of its operations still runs. wait() returns when all ranks have returned, with the
- * first error. If a rank does not return in time, the error names that rank, and the waiting thread calls on_failure
- * and aborts the ends in its place. After any failure the group is broken: the ranks' states may differ, so no further
- * command runs, and wait() returns the failure. */
+ * the communicator, so that pending communication of the other ranks fails too. Each failed rank then settles its
+ * device: the rank counts as returned once none of its operations still runs. wait() returns when all ranks have
+ * returned, with the first error. If a rank does not return in time, the error names that rank, and the waiting thread
+ * calls on_failure and aborts the ends in its place. After any failure the group is broken: the ranks' states may
+ * differ, so no further command runs, and wait() returns the failure. */
 #ifndef YK_PARALLEL_RANK_GROUP_H
 #define YK_PARALLEL_RANK_GROUP_H
 
@@ -38,8 +38,8 @@ typedef struct yk_rank_group_ops {
   /* Writes the rank's current operation, such as "layer 3, attention on GPU 1", or "". Called from any thread, while
    * run runs. May be NULL. */
   void (*describe)(void *context, int rank, char *text, size_t n_bytes);
-  /* Progress of a rank in its command, larger being further: among ranks that wait for each other, the rank with the
-   * least progress delays the others. Called from any thread, while run runs. May be NULL. */
+  /* Progress of a rank in its command, rising: among ranks that wait for each other, the rank with the least progress
+   * delays the others. Called from any thread, while run runs. May be NULL. */
   int (*progress)(void *context, int rank);
   void *context;
   yk_comm *const *comms; /* [n_ranks] the ranks' ends, not owned, the array is copied; NULL: ranks do not communicate */
@@ -61,7 +61,7 @@ uint64_t yk_rank_group_begin(yk_rank_group *group, const void *command);
 /* yk_rank_group_wait - waits until all ranks have run command number n; after a failure until no rank runs any command.
  *   timeout_s: time limit of a rank from now on; <= 0 waits for ever. Errors: the first rank's own, naming it;
  *   YK_E_TIMEOUT naming the ranks that have not returned and the current operation of each (err->rank: the rank that is
- *   furthest behind, else the first); the earlier error if the group is broken. Thread: one at a time. */
+ *   furthest behind, else the first); the first error if the group is broken. Thread: one at a time. */
 yk_status yk_rank_group_wait(yk_rank_group *group, uint64_t n, double timeout_s, yk_err *err);
 
 /* yk_rank_group_run - begin and wait. */

@@ -27,14 +27,14 @@ static inline int64_t yk_share_begin(int64_t n_rows, int rank, int n_ranks)
   return n_rows * rank / n_ranks;
 }
 
-/* Rows that move from rank to rank: all of them to every process; to each process those of its ranks' shares, to be
- * reduced there; or each rank's own share to every process, once reduced. */
+/* Rows that move from rank to rank: all rows to every process; to each process the rows of its ranks' shares, which it
+ * reduces; or each rank's reduced share to every process. */
 typedef enum yk_move { YK_MOVE_ALL, YK_MOVE_SHARES, YK_MOVE_RESULTS } yk_move;
 
 /* A matrix of every rank of the group, in host memory. */
 typedef struct yk_moved {
-  const void *bases[YK_MAX_RANKS]; /* [n_ranks] of local ranks: their matrices; set for the others: copies of theirs,
-                                    * valid until the next move, in which only rows that have moved are defined */
+  const void *bases[YK_MAX_RANKS]; /* [n_ranks] of local ranks: their matrices; set for other ranks: copies of their
+                                    * matrices, valid until the next move, in which only moved rows are defined */
   int64_t n_rows;
   size_t row_bytes;
 } yk_moved;

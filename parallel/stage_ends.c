@@ -1,5 +1,6 @@
-/* stage_ends.c - a link of two ranks of one process is a slot on the receiver's GPU, and two mailboxes of the host that
- * say that the slot's copies are on the streams: an event has a meaning to others only once it is recorded. */
+/* stage_ends.c - a link of two ranks of one process is a slot on the receiver's GPU, and two mailboxes in host memory
+ * that signal that the slot's copies are queued on the streams: other streams can wait for an event only after it has
+ * been recorded. */
 #include "parallel/stage_ends.h"
 
 #include <stdatomic.h>

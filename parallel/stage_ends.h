@@ -1,5 +1,5 @@
-/* stage_ends.h - messages between pipeline stages whose ranks have a GPU each: of one rank, from the previous stage and
- * to the next one.
+/* stage_ends.h - messages between pipeline stages whose ranks have a GPU each: one rank's messages from the previous
+ * stage and to the next stage.
  *
  *   ranks of one process         copies between the GPUs, on the streams (p2p/stage_slot.h)
  *   of several, with NCCL        NCCL's messages, on the streams; a message that NCCL cannot buffer waits for its

@@ -19,8 +19,8 @@ typedef struct yk_wire yk_wire;
 typedef struct yk_wire_ops {
   const char *name; /* "tcp", "mpi" */
   /* Sends send[i] to the i-th process of the wire and receives receive[i] from it, for all i but this process, at the
-   * same time; returns once the sent pieces may change and the received ones are there. Both ends pass pieces of equal
-   * lengths.
+   * same time; returns once the sent pieces may change and the received pieces are complete. Both ends pass pieces of
+   * equal lengths.
    * Errors: YK_E_COMM, naming the process. Thread: one at a time. */
   yk_status (*swap)(yk_wire *wire, yk_wire_message *send, yk_wire_message *receive, yk_err *err);
   /* Ends the pending swap and all later ones, here and in the other processes. Thread: any. Never blocks. */
@@ -30,7 +30,7 @@ typedef struct yk_wire_ops {
 
 struct yk_wire {
   const yk_wire_ops *ops;
-  int n_processes, self; /* of the wire; self: this process's place in its list */
+  int n_processes, self; /* of the wire; self: this process's index in the wire's list */
 };
 
 /* The processes of a run and their transport. */

@@ -5,7 +5,7 @@
  *   stages      |-----| |-----|          each has a contiguous range of layers
  *   groups      |-----| |-----|          the ranks of a stage split every layer of it: tensor parallelism
  *
- * A stage's ranks are one tensor-parallel group of consecutive ranks. A communicator is that of a group, and shards
+ * A stage's ranks are one tensor-parallel group of consecutive ranks. A communicator belongs to one group, and shards
  * depend on a rank's number in its group. Rank 0's process has engine, scheduler and sampling. Pure arithmetic. */
 #ifndef YK_PARALLEL_WORLD_H
 #define YK_PARALLEL_WORLD_H

@@ -19,7 +19,7 @@ struct yk_adapter {
   size_t n;
 };
 
-/* The model that an adapter is checked against, and where its parts come from. */
+/* The model that an adapter is checked against, and the sources of the adapter's parts. */
 typedef struct check {
   const char *path; /* of the weights, for errors */
   const yk_model_config *config;

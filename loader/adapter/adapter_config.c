@@ -49,8 +49,8 @@ static yk_status refuse_variants(yk_json root, const char *name, yk_err *err)
   return YK_OK;
 }
 
-/* These initialisations take the adapter's first value out of the base model's weights: the adapter belongs to other
- * weights than those of the base model. */
+/* These initialisations subtract the adapter's initial value from the base model's weights, so the adapter belongs to
+ * different weights. */
 static yk_status refuse_changed_bases(yk_json root, const char *name, yk_err *err)
 {
   static const char *const methods[] = {"pissa", "olora", "corda", "loftq"};

@@ -1,9 +1,8 @@
 /* adapter_config.h - adapter_config.json of a PEFT directory: the numbers that decide a low-rank adapter's arithmetic.
  * Not for use outside loader/adapter.
  *
- * Keys that change the arithmetic in a way that Yoke does not compute are refused by name. The modules that the adapter
- * changes follow from its tensors, so target_modules, exclude_modules and layers_to_transform are only checked for
- * their types. */
+ * Keys that select unsupported arithmetic are refused by name. The modules that the adapter changes follow from its
+ * tensors, so target_modules, exclude_modules and layers_to_transform are only checked for their types. */
 #ifndef YK_LOADER_ADAPTER_CONFIG_H
 #define YK_LOADER_ADAPTER_CONFIG_H
 

@@ -1,9 +1,9 @@
 /* kuiper_config.h - the configuration of a KuiperLLama model file. Not for use outside the loader.
  *
  * The header has fewer settings than config.json. A config.json in the file's folder is the model's configuration, with
- * the quantisation of the file, and must agree with the header. Without config.json the missing settings are those of
- * Qwen3, with its two end-of-sequence ids if the vocabulary has them. generation_config.json is used as for safetensors
- * files. */
+ * the quantisation of the file, and must agree with the header. Without config.json, missing settings have Qwen3's
+ * values, with Qwen3's two end-of-sequence ids if the vocabulary has them. generation_config.json is used as for
+ * safetensors files. */
 #ifndef YK_LOADER_KUIPER_CONFIG_H
 #define YK_LOADER_KUIPER_CONFIG_H
 

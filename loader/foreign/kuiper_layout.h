@@ -10,8 +10,8 @@
  *   AWQ "gemm"   for each of q, k, v, o, gate, down, up: of all layers qweight, qzeros, scales (kernels/weight.h)
  *   float16      lm_head unless shared, norms of q of all layers, norms of k of all layers
  *
- * Field names are those of the tool that writes such files (tools/export_qwen3-8B-awq.py of KuiperLLama). Settings that
- * the file lacks are those of Qwen3: a rotary base of 1e6, an epsilon of 1e-6, SiLU, no biases, no windows. */
+ * Field names are those of the tool that writes such files (tools/export_qwen3-8B-awq.py of KuiperLLama). Missing
+ * settings have Qwen3's values: a rotary base of 1e6, an epsilon of 1e-6, SiLU, no biases, no windows. */
 #ifndef YK_LOADER_KUIPER_LAYOUT_H
 #define YK_LOADER_KUIPER_LAYOUT_H
 

@@ -57,8 +57,8 @@ static void append_all(yk_strbuf *out, yk_json changes, const char *but)
   }
 }
 
-/* Write root's members that changes does not replace, but one, then those of changes, but the same. keeps: which
- * members of root to keep; NULL: all. */
+/* Writes the members of root that changes does not replace, then the members of changes; omits the given key in both.
+ * keeps: which members of root to keep; NULL: all. */
 static void merge(yk_strbuf *out, yk_json root, yk_json changes, const char *but, bool (*keeps)(const char *key))
 {
   const bool has_rope = yk_rope_changes_concern(changes);
@@ -158,7 +158,7 @@ yk_status yk_config_changes_apply_config(const yk_config_changes *changes, char 
   return status;
 }
 
-/* Objects whose members are read one by one. */
+/* Whether an object's members are read individually. */
 static bool has_read_members(yk_json key)
 {
   static const char *const keys[] = {"text_config", "rope_scaling", "rope_parameters", "full_attention",
@@ -174,7 +174,8 @@ static bool is_without_meaning_for_text(yk_json key)
   return yk_json_equals(key, "mrope_section") || yk_json_equals(key, "mrope_interleaved");
 }
 
-/* Refuse the first member of changes that nobody read in any of the places. name: of changes; path: of the object. */
+/* Refuses the first member of changes that no reader has read in any of the objects. name: of changes; path: of the
+ * object. */
 static yk_status check_members(const char *name, const char *path, yk_json changes, const yk_json places[2],
                                yk_err *err)
 {

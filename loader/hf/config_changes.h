@@ -22,8 +22,8 @@ typedef struct yk_config_changes {
 /* yk_config_changes_apply_config - replace *text [*n_bytes], malloc'd, by config.json with the changes applied. Members
  *   are replaced as a whole, except for text_config, whose members are merged. Where the file has a text_config, other
  *   members replace the file's there too. Rotary scaling is replaced as a whole, while bases and the share that rotates
- *   stay unless they are given, under either name (rope_theta, rope_parameters). Keys of the file that would decide in
- *   place of a changed key (layer_types for max_window_layers) are dropped.
+ *   stay unless they are given, under either name (rope_theta, rope_parameters). Keys of the file that would override a
+ *   changed key (layer_types for max_window_layers) are dropped.
  *   Errors: YK_E_INVAL ("hf_overrides: ..."), YK_E_FORMAT (the file), YK_E_NOMEM. *text then still is a text. */
 yk_status yk_config_changes_apply_config(const yk_config_changes *changes, char **text, size_t *n_bytes, yk_err *err);
 
@@ -33,7 +33,7 @@ yk_status yk_config_changes_apply_config(const yk_config_changes *changes, char 
 yk_status yk_config_changes_apply_generation(const yk_config_changes *changes, char **text, size_t *n_bytes,
                                              yk_err *err);
 
-/* yk_config_changes_check - refuse a change that nobody read in config and generation, the roots of the merged
+/* yk_config_changes_check - refuses a change that no reader has read in config and generation, the roots of the merged
  *   documents, watched (yk_json_watch) while they were read. Errors: YK_E_INVAL, with the key; YK_E_NOMEM. */
 yk_status yk_config_changes_check(const yk_config_changes *changes, yk_json config, yk_json generation, yk_err *err);
 

@@ -1,4 +1,4 @@
-/* hf_chatglm.c - the configuration keys of ChatGLM2, ChatGLM3 and of GLM-4 in its own code's form.
+/* hf_chatglm.c - the configuration keys of ChatGLM2, ChatGLM3 and of GLM-4 in the form of its original code.
  * Source of keys, defaults and arithmetic: configuration_chatglm.py and modeling_chatglm.py in the repositories of
  * those models. */
 #include <string.h>

@@ -8,7 +8,7 @@
 static const char file[] = "config.json";
 static const char generation_file[] = "generation_config.json", modules_file[] = "modules.json";
 
-/* Families whose published files omit each key that has the class's default. */
+/* Whether the family's published files omit each key whose value is the class's default. */
 static bool has_optional_sizes(yk_model_family family)
 {
   return family == YK_FAMILY_GEMMA3_VL || yk_family_is_gemma4(family);
@@ -182,8 +182,8 @@ typedef struct documents {
   bool dense_beyond_index;
 } documents;
 
-/* Sparse attention reads the index_topk tokens that its indexer prefers: dense attention is the same up to so many
- * tokens, which therefore are the longest context, unless the caller wants dense attention beyond. */
+/* Sparse attention reads the index_topk tokens that its indexer selects. Dense attention gives the same result up to
+ * index_topk tokens, which is therefore the longest context, unless the caller requests dense attention beyond it. */
 static yk_status limit_to_index(yk_json root, bool dense_beyond, const yk_log *log, yk_model_config *config,
                                 yk_err *err)
 {
@@ -207,7 +207,7 @@ static yk_status limit_to_index(yk_json root, bool dense_beyond, const yk_log *l
   return YK_OK;
 }
 
-/* The keys of the language model: those of "text_config" if the model also reads images. */
+/* The keys of the language model: the members of "text_config" if the model also reads images. */
 static yk_status find_text(yk_json root, const yk_model_config *config, yk_json *text, yk_err *err)
 {
   static const char key[] = "text_config";

@@ -134,7 +134,8 @@ static yk_status read_minimax(yk_json root, const char *file, yk_model_config *c
   return read_mixtral(root, file, config, err);
 }
 
-/* The softmax of the chosen experts' logits is that of all logits, normalised. */
+/* The softmax over the chosen experts' logits equals the softmax over all logits, normalised over the chosen
+ * experts. */
 static yk_status read_gpt_oss(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   config->experts.has_biases = config->experts.is_interleaved = true;
@@ -156,7 +157,7 @@ static yk_status read_gemma4(yk_json root, const char *file, yk_model_config *co
   return YK_OK;
 }
 
-/* Families whose class has 8 groups, which fit only one model. */
+/* Families whose class has a default of 8 groups, which fits only one model. */
 static bool requires_groups(yk_model_family family)
 {
   return family == YK_FAMILY_DEEPSEEK_V3 || family == YK_FAMILY_DEEPSEEK_V32 || family == YK_FAMILY_KIMI_K25;

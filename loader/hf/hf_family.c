@@ -201,7 +201,8 @@ static yk_status find_family(yk_json root, const char *file, yk_model_config *co
     config->family = known->family;
     return YK_OK;
   }
-  /* read only without classes: beside them it has no effect, and --hf-overrides refuses keys that nothing reads */
+  /* read only if "architectures" is missing: otherwise it has no effect, and --hf-overrides refuses keys that no code
+   * reads */
   if (!name) YK_TRY(yk_json_get_str(root, file, "model_type", false, &model_type, err));
   if (!name && model_type) {
     name = model_type;
@@ -234,7 +235,7 @@ static yk_status choose_mistral_text(yk_json root, const char *file, yk_model_co
   return YK_OK;
 }
 
-/* The place of the text model in the published files of the family. */
+/* The prefix of the text model in the published files of the family. */
 static yk_text_place text_place_of(yk_model_family family)
 {
   switch (family) {

@@ -141,8 +141,8 @@ static yk_status read_special_ids(const id_source *sources, size_t n_sources, co
   return YK_OK;
 }
 
-/* Other software accepts other ranges, and a default that is illegal in requests would fail every request without a
- * value of its own. A value outside the range of requests (yoke/requests.h) is therefore clamped. */
+/* Other software accepts other ranges, and a default that is illegal in requests would fail every request that does not
+ * set the value. A value outside the range of requests (yoke/requests.h) is therefore clamped. */
 static yk_status clip_f32(yk_json object, const char *file, const char *key, double min, double max, const yk_log *log,
                           float *out, yk_err *err)
 {

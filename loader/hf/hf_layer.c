@@ -1,4 +1,4 @@
-/* hf_layer.c - what a family's layers add to their sizes: the activation, biases, norms and attention sinks. */
+/* hf_layer.c - settings of a family's layers other than sizes: the activation, biases, norms and attention sinks. */
 #include <string.h>
 
 #include "loader/hf/hf_parts.h"

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "loader/model/model_config.h"
 
-/* The file of quantisation settings that messages name, whichever of the known files they come from. */
+/* The name of the file of quantisation settings, for messages. */
 #define YK_QUANTIZE_FILE "quantize_config.json"
 
 /* yk_hf_read_family - config->family from the first known class of "architectures"; without classes, from
@@ -62,7 +62,7 @@ yk_status yk_hf_read_gemma4_widths(yk_json root, const char *file, yk_model_conf
 yk_status yk_hf_read_gemma4_layers(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 
 /* yk_hf_read_blocks - Nemotron-H, whose layers are one sublayer each: n_layers, parts, mamba.layers and experts.layers.
- * yk_hf_has_dense_blocks - whether one of those layers is a dense FFN. */
+ * yk_hf_has_dense_blocks - whether any of those layers is a dense FFN. */
 yk_status yk_hf_read_blocks(yk_json root, const char *file, yk_model_config *config, yk_err *err);
 bool yk_hf_has_dense_blocks(const yk_model_config *config);
 
@@ -81,8 +81,8 @@ yk_status yk_hf_read_chatglm(yk_json root, const char *file, yk_model_config *co
 /* yk_hf_rope_default - no scaling, with default values in the fields of all scaling types. */
 yk_rope_config yk_hf_rope_default(int32_t max_position_embeddings);
 
-/* yk_hf_read_layer_types - which layers [n_layers] are of the kind other; the rest have full attention. Without the key
- *   "layer_types", is_other stays as it is. */
+/* yk_hf_read_layer_types - which layers [n_layers] have the type `other`; all other layers have full attention. Without
+ *   the key "layer_types", is_other stays as it is. */
 yk_status yk_hf_read_layer_types(yk_json root, const char *file, int32_t n_layers, const char *other, bool *is_other,
                                  yk_err *err);
 

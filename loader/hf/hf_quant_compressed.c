@@ -195,7 +195,7 @@ static yk_status read_preset(const char *name, const char *label, yk_quant_schem
                     label, name);
 }
 
-/* Bits of inputs of type "float"; 0: none that are known. */
+/* Bits of inputs of type "float"; 0 if not a known float type. */
 static int32_t float_bits(yk_json args)
 {
   const char *type = yk_json_string(yk_json_get(args, "type"));

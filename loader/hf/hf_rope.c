@@ -76,7 +76,7 @@ static yk_status check_untyped(yk_json object, const char *label, yk_err *err)
   return YK_OK;
 }
 
-/* Phi-3's class takes "yarn" and "su" for longrope, and has an original context of its own. */
+/* Phi-3's class treats "yarn" and "su" as longrope, and has its own key for the original context. */
 static yk_status read_phi3_scaling(yk_json root, const char *file, yk_json object, const char *label, const char *type,
                                    int32_t n_pairs, yk_model_config *config, yk_err *err)
 {
@@ -151,7 +151,7 @@ static bool is_glm(yk_model_family family)
   return family == YK_FAMILY_GLM || family == YK_FAMILY_GLM4;
 }
 
-/* Families whose heads may rotate in part. */
+/* Whether a family's heads may have partial rotary embedding. */
 static bool rotates_in_part(const yk_model_config *config)
 {
   return is_glm(config->family) || config->family == YK_FAMILY_GLM4_MOE || config->family == YK_FAMILY_PHI3 ||
@@ -242,7 +242,7 @@ static yk_status find_settings(yk_json root, const char *file, bool is_gemma, yk
   return YK_OK;
 }
 
-/* Gemma: layers with a window have a base of their own, and no scaling. */
+/* Gemma: layers with a window have a separate base and no scaling. */
 static yk_status read_local(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   static const char label[] = "config.json: rope_parameters: sliding_attention";

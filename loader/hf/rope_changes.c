@@ -40,7 +40,7 @@ static yk_json settings_of(yk_json object)
   return yk_json_is(full, YK_JSON_OBJECT) ? full : newer;
 }
 
-/* A setting that stands inside the settings or beside them. */
+/* A setting that is a member of the rotary settings or of the enclosing object. */
 static void append_one(yk_strbuf *out, const char *key, yk_json inner, yk_json file, yk_json changes)
 {
   if (!yk_json_is_given(inner)) inner = yk_json_get(file, key);

@@ -8,7 +8,7 @@
 /* yk_rope_changes_concern - whether changes contain a rotary setting. */
 bool yk_rope_changes_concern(yk_json changes);
 
-/* yk_rope_changes_replace - whether the key is a rotary setting, so that the file's member is left out:
+/* yk_rope_changes_replace - whether the key is a rotary setting, so that the file's member is omitted:
  *   yk_rope_changes_append writes its final value, if it has one. */
 bool yk_rope_changes_replace(const char *key);
 

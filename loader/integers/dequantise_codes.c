@@ -12,7 +12,7 @@ void yk_scale_integers(const int8_t *restrict q, int64_t n, float scale, float z
   for (int64_t i = 0; i < n; i++) to[i] = scale * ((float)q[i] - zero);
 }
 
-/* Scale one output of a tile, whose groups are consecutive. */
+/* Scales one output of a tile whose groups are consecutive. */
 static yk_status scale_row(const yk_codes *codes, const yk_weight_view *weight, const yk_weight_slice *tile, int64_t n,
                            const int8_t *q, float *to, yk_err *err)
 {

@@ -1,6 +1,6 @@
 /* int4_compressed.c - the packing "pack-quantized" of compressed-tensors: a word holds eight inputs of one output, and
- * the words of an output form a row; zeros are packed along the outputs. q and zero are both stored plus 8, so their
- * difference is unchanged. Source: compressed_tensors, compressors/pack_quantized/helpers.py. */
+ * the words of an output form a row; zeros are packed along the outputs. q and zero are both stored with 8 added, so
+ * their difference is unchanged. Source: compressed_tensors, compressors/pack_quantized/helpers.py. */
 #include "loader/integers/int4_packing.h"
 
 static void read_block(const yk_weight_view *weight, const yk_int4_block *block, yk_int4_lines in)

@@ -110,8 +110,8 @@ static void repack_tiles(void *context, int thread, int64_t begin, int64_t end)
   }
 }
 
-/* If a line of all outputs is a row of the file, a tile is a line. If outputs are rows, a tile has TILE_WORDS words of
- * eight outputs, and few enough lines that the data prefetched for each row is still cached when the next lines are
+/* If a line of all outputs is a row of the file, a tile is one line. If outputs are rows, a tile has TILE_WORDS words
+ * of eight outputs, and few enough lines that the data prefetched for each row is still cached when the next lines are
  * read. */
 static void repack_words(repacking *r, yk_cpu_pool *pool)
 {

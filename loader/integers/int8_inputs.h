@@ -5,8 +5,8 @@
 #include "loader/model/model_config.h"
 #include "loader/safetensors/tensors.h"
 
-/* yk_int8_inputs_begin - set view->inputs as far as the configuration alone defines it. Errors: YK_E_UNSUPPORTED for
- *   more inputs than integer sums can hold. */
+/* yk_int8_inputs_begin - sets the parts of view->inputs that the configuration alone defines. Errors: YK_E_UNSUPPORTED
+ *   for more inputs than integer sums can hold. */
 yk_status yk_int8_inputs_begin(const char *module, const yk_quant_scheme *scheme, yk_weight_view *view, yk_err *err);
 
 /* yk_int8_inputs_read - for static inputs, read input_scale and, if the scheme has zeros, input_zero_point.

@@ -1,4 +1,4 @@
-/* bounded_match.h - matches regular expressions that come from files, which could need any number of steps. */
+/* bounded_match.h - matches regular expressions from untrusted files with a bound on the number of steps. */
 #ifndef YK_LOADER_BOUNDED_MATCH_H
 #define YK_LOADER_BOUNDED_MATCH_H
 

@@ -72,7 +72,7 @@ static const char *const linear_names[] = {
     "block_sparse_moe.experts.#.w3",
 };
 
-/* Small layers whose rounding costs accuracy and saves little. */
+/* Small layers: quantising them costs accuracy and saves little memory. */
 static const char *const gate_names[] = {"mlp.gate",
                                          "mlp.shared_expert_gate",
                                          "mixer.gate",

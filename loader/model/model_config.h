@@ -144,8 +144,8 @@ typedef struct yk_quant_scheme {
   yk_quant_zeros zeros;
   yk_inputs_kind inputs; /* INT8: how the layer's inputs are quantised */
   bool has_input_zeros;  /* STATIC inputs: a tensor holds their zeros */
-  int32_t input_bits;    /* FP8, FP4: inputs should be rounded to floats of that many bits, which is not supported:
-                          * reported as a remark; 0: they stay as they are */
+  int32_t input_bits;    /* FP8, FP4: the checkpoint requests inputs rounded to floats of this number of bits, which is
+                          * not supported and reported as a remark; 0: no rounding */
   bool act_order;        /* groups may be other than runs of neighbouring inputs: g_idx is required */
 } yk_quant_scheme;
 
@@ -178,7 +178,7 @@ typedef struct yk_experts_config {
   int32_t latent_size;  /* of the experts' inputs and results, between two projections (kernels/mixture.h); 0: hidden */
   bool has_shared_gate; /* the shared expert's output is multiplied by the sigmoid of a linear layer's output */
   bool has_biases;      /* of the router and of the experts' projections */
-  bool is_interleaved;  /* a module has the outputs of gate and up alternately: those of gate are the even ones */
+  bool is_interleaved;  /* one module has the interleaved outputs of gate and up; gate's outputs are the even rows */
   bool has_choice_bias; /* a correction is added to the scores for the choice of experts, not for their weights */
   yk_expert_scoring scoring;
   int32_t n_groups, top_groups;
@@ -267,8 +267,8 @@ typedef struct yk_model_config {
   yk_latent_config latent;
   int32_t max_position_embeddings;
   int32_t max_model_tokens; /* longest context: max_position_embeddings, or the context extended by rope scaling */
-  /* The longest context unless the caller wants a longer one, which changes the arithmetic of shorter contexts too:
-   * see yk_rope_frequencies. 0: max_model_tokens. */
+  /* The longest context unless the caller requests a longer context, which changes the arithmetic of shorter contexts
+   * too: see yk_rope_frequencies. 0: max_model_tokens. */
   int32_t default_model_tokens;
   float rms_norm_eps;
   bool tie_word_embeddings; /* lm_head is the embedding matrix: the files have no separate head */

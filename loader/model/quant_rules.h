@@ -33,9 +33,9 @@ void yk_quant_rules_free(yk_quant_rules *rules); /* NULL is allowed */
 yk_status yk_quant_scheme_of(const yk_quant_config *quant, const char *module, const yk_quant_scheme **out,
                              yk_err *err);
 
-/* yk_quant_scheme_of_quantised - the scheme of a module whose tensors are quantised: as above, but if the configuration
- *   excludes the module, the scheme that it would have without exclusions. Lists of excluded modules name them as the
- *   tool that quantised them, not always as the files. NULL: no group names the module. Errors: as above. */
+/* yk_quant_scheme_of_quantised - the scheme of a module whose tensors are quantised: as above, but exclusions of the
+ *   configuration are ignored. Lists of excluded modules name them as the tool that quantised them, not always as the
+ *   files. NULL: no group names the module. Errors: as above. */
 yk_status yk_quant_scheme_of_quantised(const yk_quant_config *quant, const char *module, const yk_quant_scheme **out,
                                        yk_err *err);
 

@@ -72,7 +72,8 @@ int64_t yk_weight_head_norm_size(const yk_model_config *config, yk_weight_role r
   return config->row_norms ? n_heads * widths.head_dim : widths.head_dim;
 }
 
-/* Whether a layer has a role of attention or of the sublayer in its place, or a role of the whole layer. */
+/* Whether a layer has a role: a role of attention or of the sublayer that replaces attention, or a role of the whole
+ * layer. */
 static bool is_in_attention(const yk_model_config *config, yk_weight_role role, int layer)
 {
   const bool is_delta = config->delta.layers[layer], is_mamba = config->mamba.layers[layer];

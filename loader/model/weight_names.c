@@ -289,8 +289,8 @@ static const char *name_of(yk_model_family family, yk_weight_role role)
 
 static const char text_model[] = "model.";
 
-/* For each place: the text that replaces "model." in a name of the tables above, and the text before a name without
- * "model.", which is the head's. */
+/* For each text_place: the text that replaces "model." in a name of the tables above, and the text before the head's
+ * name, which has no "model.". */
 static const struct {
   const char *model, *head;
 } text_places[YK_N_TEXT_PLACES] = {[YK_TEXT_ALONE] = {"model.", ""},
@@ -298,7 +298,8 @@ static const struct {
                                    [YK_TEXT_IN_BACKBONE] = {"backbone.", ""},
                                    [YK_TEXT_OUTSIDE_MODEL] = {"language_model.model.", "language_model."}};
 
-/* Writes a name of the tables above as it is at config->text_place. Returns the number of bytes, as snprintf does. */
+/* Writes a name of the tables above with the prefix of config->text_place. Returns the number of bytes, as snprintf
+ * does. */
 static int put_name(const yk_model_config *config, const char *name, char out[YK_WEIGHT_NAME_BYTES])
 {
   const size_t n = strlen(text_model);

@@ -88,19 +88,18 @@ void yk_weight_name_of_expert(const yk_model_config *config, yk_weight_role role
  *   Reads only family and text_place of config. Thread: any. */
 void yk_weight_layer_prefix(const yk_model_config *config, char out[YK_WEIGHT_NAME_BYTES]);
 
-/* yk_weight_within_text - the rest of a module's or tensor's name after the prefix of the text model
- *   ("layers.3.mlp.up_proj"), for every yk_text_place; a pointer into name. NULL: name has none of these prefixes, as
- *   in ChatGLM. Thread: any. */
+/* yk_weight_within_text - a module's or tensor's name after the prefix of the text model ("layers.3.mlp.up_proj"), for
+ *   every yk_text_place; a pointer into name. NULL: name has none of these prefixes, as in ChatGLM. Thread: any. */
 const char *yk_weight_within_text(const char *name);
 
-/* yk_weight_within_layer - likewise the rest after the layer's number ("mlp.up_proj"); NULL: name is not that of a
- *   layer. Thread: any. */
+/* yk_weight_within_layer - likewise the name after the layer's number ("mlp.up_proj"); NULL: the name has no layer.
+ *   Thread: any. */
 const char *yk_weight_within_layer(const char *name);
 
 /* yk_weight_share_module - whether two roles are outputs of the same module, and so have the same name. Thread: any. */
 bool yk_weight_share_module(yk_model_family family, yk_weight_role a, yk_weight_role b);
 
-/* yk_weight_is_bare - whether a role's name is that of a tensor, without a suffix such as ".weight". */
+/* yk_weight_is_bare - whether a role's name is a tensor's name without a suffix such as ".weight". */
 static inline bool yk_weight_is_bare(yk_weight_role role)
 {
   switch (role) {

@@ -13,8 +13,8 @@ yk_status yk_other_formats_check_path(const char *path, yk_err *err);
  *   one. */
 yk_status yk_other_formats_check_dir(const char *dir, yk_err *err);
 
-/* yk_other_formats_check_mistral - refuse a directory whose weights are in Mistral's own format alone; the caller has
- *   found no Hugging Face weights. Errors: YK_E_UNSUPPORTED, with the way to convert. */
+/* yk_other_formats_check_mistral - refuses a directory whose weights are only in Mistral's format; the caller has found
+ *   no Hugging Face weights. Errors: YK_E_UNSUPPORTED, with the way to convert. */
 yk_status yk_other_formats_check_mistral(const char *dir, yk_err *err);
 
 #endif

@@ -26,10 +26,10 @@ typedef struct yk_safetensors_writer yk_safetensors_writer;
 /* yk_safetensors_writer_open - check the list, lay out the files and begin the first.
  *   dir: exists and contains no safetensors files. tensors [n_tensors]: name, dtype and shape of each; data and n_bytes
  *   are not read. The list and its names must outlive the writer.
- *   shard_bytes: at least 1; limits the data of a file, except for a larger tensor, which gets a file of its own.
- *   Errors: YK_E_INVAL (a repeated name or "__metadata__", a shape that is not a whole number of bytes, shard_bytes),
- *   YK_E_IO (dir is missing or contains safetensors files, not enough disk space), YK_E_CAPACITY (a header beyond the
- *   format's limit), YK_E_NOMEM. Free with yk_safetensors_writer_close. */
+ *   shard_bytes: at least 1; limits the data of a file, except for a larger tensor, which has a separate file. Errors:
+ *   YK_E_INVAL (a repeated name or "__metadata__", a shape that is not a whole number of bytes, shard_bytes), YK_E_IO
+ *   (dir is missing or contains safetensors files, not enough disk space), YK_E_CAPACITY (a header beyond the format's
+ *   limit), YK_E_NOMEM. Free with yk_safetensors_writer_close. */
 yk_status yk_safetensors_writer_open(const char *dir, const yk_tensor *tensors, size_t n_tensors, int64_t shard_bytes,
                                      yk_safetensors_writer **out, yk_err *err);
 

@@ -24,8 +24,8 @@ yk_status yk_shards_of(const char *source, const yk_tensor *tensors, size_t n, y
  *   Errors: YK_E_FORMAT if a name exists already; YK_E_NOMEM. Call it before the table is shared. */
 yk_status yk_shards_replace(yk_shards *shards, yk_tensor *tensors, const size_t *origins, size_t n, yk_err *err);
 
-/* yk_shards_prefix - give every tensor's name a prefix, but for those of a module (name and a dot). At most once for a
- *   table. Errors: YK_E_FORMAT if two names become one; YK_E_NOMEM. Call it before the table is shared. */
+/* yk_shards_prefix - adds a prefix to every tensor's name, except the tensors of one module (name and a dot). At most
+ *   once for a table. Errors: YK_E_FORMAT if two names become one; YK_E_NOMEM. Call it before the table is shared. */
 yk_status yk_shards_prefix(yk_shards *shards, const char *prefix, const char *module, yk_err *err);
 
 void yk_shards_close(yk_shards *shards); /* NULL is allowed */

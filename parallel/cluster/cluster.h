@@ -8,7 +8,7 @@
  * Without a key, only connections from this machine and from allowed hosts are accepted. Contents are neither encrypted
  * nor authenticated message by message.
  *
- * Failure: every process sends a heartbeat, from a thread of its own, several times within the silence limit. The first
+ * Failure: every process sends a heartbeat, from a separate thread, several times within the silence limit. The first
  * failure that reaches process 0 (a connection ends, a process is silent, a process reports an error) is recorded, sent
  * to all processes, and ends every connection. Every blocked and later call of the cluster, of its links and of
  * communicators on them then fails. Its error names process, host and ranks; its code is the reported one, or YK_E_COMM
@@ -36,7 +36,7 @@ enum {
 typedef enum yk_fact_rule {
   YK_FACT_SHOWN,    /* reported only: host interfaces, driver */
   YK_FACT_EQUAL,    /* equal in all processes: version, checkpoint identity, options */
-  YK_FACT_EXCLUSIVE /* no word of the value (separated by spaces) occurs twice: GPUs */
+  YK_FACT_EXCLUSIVE /* the space-separated words of the value must be distinct: GPUs */
 } yk_fact_rule;
 
 typedef struct yk_fact {
@@ -55,8 +55,8 @@ typedef struct yk_listener {
 yk_status yk_listener_open(const char *host, int port, yk_listener *out, yk_err *err);
 void yk_listener_close(yk_listener *listener); /* a listener that no join has taken */
 
-/* yk_listener_hold - a listener that no join has taken stops listening, and keeps its port free for other processes of
- *   this host that listen on it by number, one after the other. Errors: YK_E_IO; the listener is then closed. */
+/* yk_listener_hold - a listener that no join has taken stops listening, but reserves its port: other processes of this
+ *   host can listen on this port, one at a time. Errors: YK_E_IO; the listener is then closed. */
 yk_status yk_listener_hold(yk_listener *listener, yk_err *err);
 
 typedef struct yk_cluster_options {
@@ -77,10 +77,10 @@ typedef struct yk_cluster_options {
 } yk_cluster_options;
 
 /* yk_cluster_join - hold the roll call and connect; the same decision in every process.
- *   *report: the table of processes and of what is missing, differs or conflicts, for people, in process 0 and in each
- *   process that process 0 has answered; else NULL. free() it, after a failure too.
- *   Errors: YK_E_COMM or YK_E_TIMEOUT with the summary: who is missing, which facts differ, why this process was
- *   refused; YK_E_INVAL (options); YK_E_IO (cannot listen); YK_E_NOMEM.
+ *   *report: the table of processes with missing, different and conflicting facts, as text, in process 0 and in each
+ *   process that process 0 has answered; else NULL. The caller frees it, after a failure too.
+ *   Errors: YK_E_COMM or YK_E_TIMEOUT with the summary: missing processes, differing facts, or the reason why this
+ *   process was refused; YK_E_INVAL (options); YK_E_IO (cannot listen); YK_E_NOMEM.
  *   Thread: any. SIGPIPE is not raised. */
 yk_status yk_cluster_join(const yk_cluster_options *options, yk_cluster **out, char **report, yk_err *err);
 
@@ -104,16 +104,16 @@ const char *yk_cluster_host(const yk_cluster *cluster, int process);
  *   At most 64 MiB a process and call. Independent of commands: may be used while a command is in progress. */
 yk_exchange yk_cluster_exchange(yk_cluster *cluster);
 
-/* Commands: process 0 sends, every follower receives in the same order and answers each command once. Several may be
- * on their way. One thread of a process at a time; the two directions (send and wait, receive and answer) may be used
- * by different threads. */
+/* Commands: process 0 sends, every follower receives in the same order and answers each command once. Several may be in
+ * progress. One thread of a process at a time; the two directions (send and wait, receive and answer) may be used by
+ * different threads. */
 
 /* yk_cluster_send - process 0: send one message to every follower. kind: the caller's, any value. The message is the
  *   n_pieces pieces one after the other, at most 256 MiB. Returns when the pieces may change. Errors: YK_E_COMM. */
 yk_status yk_cluster_send(yk_cluster *cluster, uint32_t kind, const struct iovec *pieces, int n_pieces, yk_err *err);
 
 typedef struct yk_cluster_message {
-  bool is_end; /* process 0 has left in order: no further message comes, and this one has no content */
+  bool is_end; /* process 0 has left in order: this message is empty, and no further message follows */
   uint32_t kind;
   const void *data; /* [n_bytes] aligned to 64 bytes, until the next receive */
   size_t n_bytes;
@@ -155,8 +155,8 @@ void yk_cluster_abort(yk_cluster *cluster, const yk_err *failure);
 /* yk_cluster_blame - the same for the failure of another process: the prefix is its name. Thread: any. */
 void yk_cluster_blame(yk_cluster *cluster, int process, const yk_err *failure);
 
-/* yk_cluster_link - connect with one process for a purpose of its own; both processes call it with the same tag, and
- *   several tags may be on their way at once. *fd: a blocking TCP socket without delay, the caller's to close; the
+/* yk_cluster_link - connects with one process for a separate purpose; both processes call it with the same tag, and
+ *   several tags may be in progress at once. *fd: a blocking TCP socket without delay, the caller's to close; the
  *   failure of the cluster shuts it down until yk_cluster_unlink. tag: at most 31 bytes.
  *   Errors: YK_E_COMM, YK_E_TIMEOUT (the other process has not called within the start timeout). Thread: any. */
 yk_status yk_cluster_link(yk_cluster *cluster, int process, const char *tag, int *fd, yk_err *err);

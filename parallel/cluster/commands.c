@@ -90,7 +90,7 @@ yk_status yk_cluster_answer(yk_cluster *c, const yk_err *result, yk_err *err)
   return yk_cluster_lost(c, 0, &why, err);
 }
 
-/* Reads what has come of a process's answer. */
+/* Reads the bytes of a process's answer that have arrived. */
 static yk_status read_answer(yk_cluster *c, int process, yk_err *err)
 {
   yk_answer *answer = &c->answers[process];
@@ -117,7 +117,7 @@ static yk_status read_answers(yk_cluster *c, int *n_missing, yk_err *err)
   return YK_OK;
 }
 
-/* Sleeps until one of the missing answers comes. False: the deadline. */
+/* Sleeps until a missing answer arrives. Returns false at the deadline. */
 static bool sleep_for_answers(const yk_cluster *c, int64_t deadline_ns)
 {
   struct pollfd polls[YK_CLUSTER_MAX_PROCESSES];

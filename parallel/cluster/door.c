@@ -208,7 +208,7 @@ static yk_status check_head(const pending *p, yk_err *err)
                     (unsigned long long)p->head.n_bytes);
 }
 
-/* Reads what has come of the message; *is_whole: all of it. */
+/* Reads the bytes of the message that have arrived; sets *is_whole when the message is complete. */
 static yk_status read_some(pending *p, bool *is_whole, yk_err *err)
 {
   *is_whole = false;

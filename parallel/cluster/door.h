@@ -1,6 +1,6 @@
 /* door.h - connections that arrive at a listening socket, until they have proven that they have the key, and the other
- * end of that handshake. Never blocks on a peer: a connection that sends garbage, too much, or nothing in time is
- * refused, logged, and disturbs no other. */
+ * end of that handshake. Never blocks on a peer: a connection that sends garbage, too much, or sends no message in time
+ * is refused and logged, and does not disturb other connections. */
 #ifndef YK_PARALLEL_CLUSTER_DOOR_H
 #define YK_PARALLEL_CLUSTER_DOOR_H
 
@@ -20,11 +20,11 @@ typedef struct yk_arrival {
   int fd; /* blocking, the taker's */
   char peer[YK_ADDRESS_BYTES];
   unsigned char mac[YK_MAC_BYTES]; /* this end's proof */
-  void *body;                      /* [n_bytes] what the peer says; the taker frees it */
+  void *body;                      /* [n_bytes] the peer's message; the taker frees it */
   size_t n_bytes;
 } yk_arrival;
 
-/* The secret and the addresses of those that may connect. */
+/* The secret, and the addresses that may connect. */
 typedef struct yk_door_rule {
   yk_secret secret;          /* not owned */
   bool any_address;          /* false: this machine and allowed addresses only */
@@ -41,16 +41,17 @@ int yk_door_port(const yk_door *door);
 /* yk_door_set_rule - for connections that arrive from now on; drops those that are pending. */
 void yk_door_set_rule(yk_door *door, const yk_door_rule *rule);
 
-/* yk_door_poll - fill polls [YK_DOOR_POLLED] with what the door waits for. Returns their number. */
+/* yk_door_poll - fills polls [YK_DOOR_POLLED] with the descriptors that the door waits for. Returns their number. */
 int yk_door_poll(yk_door *door, struct pollfd *polls);
 
-/* yk_door_serve - after poll: serve what is ready, without blocking. Returns the number of arrivals [YK_DOOR_PENDING].
- *   polls [n_polls]: as filled by yk_door_poll. Refusals are logged and added to refused, one line each. */
+/* yk_door_serve - after poll: serves the ready descriptors without blocking. Returns the number of arrivals
+ *   [YK_DOOR_PENDING]. polls [n_polls]: as filled by yk_door_poll. Refusals are logged and added to refused, one line
+ *   each. */
 int yk_door_serve(yk_door *door, const struct pollfd *polls, int n_polls, yk_arrival *arrivals, yk_strbuf *refused);
 
-/* yk_arrival_accept - tell the peer. Errors: YK_E_COMM. */
+/* yk_arrival_accept - sends accept to the peer. Errors: YK_E_COMM. */
 yk_status yk_arrival_accept(const yk_arrival *arrival, yk_err *err);
-/* yk_arrival_refuse - tell the peer why, log it, and close the connection. */
+/* yk_arrival_refuse - sends the reason to the peer, logs it, and closes the connection. */
 void yk_arrival_refuse(yk_arrival *arrival, const char *why, const yk_log *log, yk_strbuf *refused);
 
 /* The reason of a refusal by a run that has failed: its processes may hold a new roll call soon. */

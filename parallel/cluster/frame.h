@@ -49,8 +49,8 @@ static inline yk_frame yk_frame_of(yk_frame_type type, uint64_t n_bytes)
   return (yk_frame){.magic = YK_FRAME_MAGIC, .version = YK_FRAME_VERSION, .type = (uint16_t)type, .n_bytes = n_bytes};
 }
 
-/* yk_frame_check - that a received head is this version's, of one of two types (equal: of one), with a body of at most
- *   max_bytes. Errors: YK_E_COMM, saying which of these it is not. */
+/* yk_frame_check - checks that a received head has this version, one of two types (which may be equal), and a body of
+ *   at most max_bytes. Errors: YK_E_COMM naming the failed check. */
 yk_status yk_frame_check(const yk_frame *frame, yk_frame_type type, yk_frame_type other, uint64_t max_bytes,
                          yk_err *err);
 

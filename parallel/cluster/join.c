@@ -192,7 +192,8 @@ static bool is_complete(const roll_call *r)
   return true;
 }
 
-/* Waits for all; once something is wrong, only a little longer, so that the table shows who else is there. */
+/* Waits for all processes. After the first conflict the wait is short, so that the table also shows other processes
+ * that have arrived. */
 static void gather_entries(roll_call *r)
 {
   yk_cluster *c = r->c;

@@ -221,7 +221,7 @@ void yk_cluster_watch(yk_cluster *c, void (*on_failure)(void *context, const yk_
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* Whether every other process has said that it leaves, or is gone. Under the mutex. */
+/* Whether every other process has announced its end or is disconnected. Under the mutex. */
 static bool all_have_left(const yk_cluster *c)
 {
   for (int p = 0; p < c->n_processes; p++)

@@ -15,7 +15,7 @@ static void write_link(yk_strbuf *to, const yk_cluster *c, const char *tag)
   yk_put_text(to, tag);
 }
 
-/* A free place in the list of links, under the mutex; NULL: no memory. */
+/* Returns a free entry of the list of links, under the mutex; NULL: no memory. */
 static yk_link *place(yk_cluster *c)
 {
   for (int i = 0; i < c->n_links; i++)

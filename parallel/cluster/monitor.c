@@ -73,7 +73,8 @@ static void note_leaving(yk_cluster *c, int process)
   if (is_early) fail_with(c, process, "has left the run");
 }
 
-/* Handles the whole messages that have arrived. Returns false if they are none of a heartbeat connection. */
+/* Handles the whole messages that have arrived. Returns false if a message does not belong to a heartbeat
+ * connection. */
 static bool handle_messages(yk_cluster *c, int process)
 {
   yk_control *control = &c->controls[process];

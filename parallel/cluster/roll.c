@@ -16,7 +16,7 @@ static void write_number_fact(yk_strbuf *to, const char *name, int number)
   yk_put_u32(to, YK_FACT_EQUAL);
 }
 
-/* A text cut to what a reader takes. */
+/* Writes a text, truncated to the size that readers accept. */
 static void write_cut(yk_strbuf *to, const char *text, size_t capacity)
 {
   char cut[YK_ROLL_VALUE_BYTES];

@@ -1,5 +1,5 @@
-/* roll.h - the roll call's contents: what a process reports, what process 0 decides, as messages and as a table. Pure:
- * no connection. Messages come from other processes and are read as untrusted. */
+/* roll.h - the roll call's contents: the report of a process and the decision of process 0, as messages and as a table.
+ * No I/O. Messages come from other processes and are read as untrusted. */
 #ifndef YK_PARALLEL_CLUSTER_ROLL_H
 #define YK_PARALLEL_CLUSTER_ROLL_H
 
@@ -57,7 +57,7 @@ void yk_roll_write_decision(yk_strbuf *to, const yk_roll_decision *decision);
 /* yk_roll_read_decision - Errors: YK_E_COMM, YK_E_NOMEM; report is then NULL. */
 yk_status yk_roll_read_decision(const void *bytes, size_t n_bytes, yk_roll_decision *out, yk_err *err);
 
-/* yk_roll_is_sound - whether the entries known so far [n_processes], NULL for those missing, agree. */
+/* yk_roll_is_sound - whether the entries received so far agree. entries [n_processes]: NULL for missing processes. */
 bool yk_roll_is_sound(yk_roll_entry *const *entries, int n_processes);
 
 /* yk_roll_decide - result, report and peers from the entries. refused: lines about refused connections.

@@ -1,11 +1,11 @@
-/* roll_decide.c - whether a run starts, and the table that says why not. */
+/* roll_decide.c - the decision whether a run starts, and the table with the reasons against it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "parallel/cluster/roll.h"
 
-/* The entries under decision, and what is found wrong, in one line. */
+/* The entries to decide on, and the problems found, in one line. */
 typedef struct roll {
   yk_roll_entry *const *entries; /* [n] NULL: missing */
   int n;
@@ -32,7 +32,7 @@ static const char *value_of(const yk_roll_entry *entry, const char *name)
   return fact ? fact->value : "(not reported)";
 }
 
-/* "process 1" or "processes 0, 2" of those whose value of a fact is `value`; returns their number. */
+/* Writes "process 1" or "processes 0, 2": the processes whose value of a fact is `value`. Returns their number. */
 static int list_holders(const roll *r, const char *name, const char *value, yk_strbuf *out)
 {
   int n = 0;
@@ -118,7 +118,7 @@ static void check_exclusive(roll *r, const char *name)
   }
 }
 
-/* A fact that no earlier entry has named. The report leaves out facts that must be equal and are. */
+/* A fact that no earlier entry has. The report omits facts that must be equal and are equal. */
 static void check_fact(roll *r, const yk_roll_fact *fact)
 {
   int n_values = count_values(r, fact->name);

@@ -82,7 +82,7 @@ struct yk_cluster {
 yk_status yk_cluster_new(const yk_cluster_options *options, yk_cluster **out, yk_err *err);
 /* yk_cluster_free - stop the monitor and free everything, without a word to other processes. */
 void yk_cluster_free(yk_cluster *cluster);
-/* yk_cluster_name_peers - take over what the roll call has decided. */
+/* yk_cluster_name_peers - takes the names of the peers from the roll call's decision. */
 void yk_cluster_name_peers(yk_cluster *cluster, const yk_roll_decision *decision);
 
 /* yk_cluster_fail - record a failure, unless there is one or the run is ending in order; send it to all that have a
@@ -93,9 +93,10 @@ void yk_cluster_fail(yk_cluster *cluster, const yk_err *failure);
 yk_status yk_cluster_start_monitor(yk_cluster *cluster, yk_err *err);
 void yk_cluster_stop_monitor(yk_cluster *cluster);
 void yk_cluster_wake_monitor(yk_cluster *cluster);
-/* yk_control_queue - add a message to what is to be sent, under the mutex; dropped if the peer takes nothing. */
+/* yk_control_queue - appends a message to the send queue, under the mutex; drops the message if the peer accepts no
+ * data. */
 void yk_control_queue(yk_control *control, yk_frame_type type, const void *body, size_t n_bytes);
-/* yk_control_flush - send what the socket takes, under the mutex. */
+/* yk_control_flush - sends the bytes that the socket accepts, under the mutex. */
 void yk_control_flush(yk_control *control);
 
 /* yk_cluster_take_arrival - monitor: a proven connection for a link. */

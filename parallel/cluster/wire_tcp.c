@@ -55,7 +55,8 @@ static void advance(stream *s, size_t n_bytes)
   s->is_pending = s->head_piece.iov_len > 0 || s->n_pieces > 0;
 }
 
-/* One call of the system, for the rest of head and body. Returns the bytes that went, or -1 with errno. */
+/* One system call for the remaining bytes of head and body. Returns the number of bytes sent or received, or -1 with
+ * errno. */
 static ssize_t transfer(int fd, stream *s, bool sends)
 {
   enum { SMALL = 8 }; /* pieces that go together with the head */
@@ -71,7 +72,7 @@ static ssize_t transfer(int fd, stream *s, bool sends)
   return sends ? sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) : recvmsg(fd, &message, MSG_DONTWAIT);
 }
 
-/* Moves what the socket takes or has; *moved: something. */
+/* Sends the bytes that the socket accepts, or receives the available bytes. Sets *moved if any byte was moved. */
 static yk_status progress(int fd, stream *s, bool sends, bool *moved, yk_err *err)
 {
   if (!s->is_pending) return YK_OK;
@@ -84,7 +85,7 @@ static yk_status progress(int fd, stream *s, bool sends, bool *moved, yk_err *er
   return YK_OK;
 }
 
-/* A received head must be that of the message that this end expects, which is checked once it is whole. */
+/* Checks a complete head: it must belong to the message that this end expects. */
 static yk_status check_received(peer *p, yk_err *err)
 {
   YK_TRY(yk_frame_check(&p->in.head, YK_FRAME_RANKS, YK_FRAME_RANKS, UINT64_MAX, err));

@@ -19,14 +19,14 @@ typedef struct yk_mpi {
   char key[YK_MPI_KEY_BYTES]; /* of this run alone: made by process 0, given to the others through MPI */
 } yk_mpi;
 
-/* yk_mpi_start - load the plug-in, start MPI and agree on an address and a key. Call it once a process, before any
- *   other thread runs. master_host: process 0's, in place of its host name (the network to use), or NULL.
- *   Errors: YK_E_UNSUPPORTED (no plug-in; another MPI than it was built with, named; a launcher of another MPI),
- *   YK_E_COMM, YK_E_IO. */
+/* yk_mpi_start - load the plug-in, start MPI and agree on an address and a key. Call once per process, before any other
+ *   thread runs. master_host: process 0's, in place of its host name (the network to use), or NULL. Errors:
+ *   YK_E_UNSUPPORTED (no plug-in; another MPI than it was built with, named; a launcher of another MPI), YK_E_COMM,
+ *   YK_E_IO. */
 yk_status yk_mpi_start(const char *master_host, yk_mpi *out, yk_err *err);
 
-/* yk_mpi_end - finalise MPI, which waits for all processes: only after a run that has ended in order. After a failure
- *   the process exits without; mpirun then ends the others. */
+/* yk_mpi_end - finalises MPI, which waits for all processes: only after a run without failure. After a failure the
+ *   process exits without this call, and mpirun ends the other processes. */
 void yk_mpi_end(yk_mpi *mpi);
 
 /* yk_mpi_wires - MPI as transport for the processes of a cluster, which has as many processes as MPI has started;

@@ -78,7 +78,7 @@ static void mpi_destroy(yk_wire *wire)
   free(w);
 }
 
-/* A number for MPI to tell concurrent openings apart; equal tags give equal numbers. */
+/* A number by which MPI distinguishes concurrent openings; equal tags give equal numbers. */
 static int number_of(const char *tag)
 {
   unsigned number = 5381;

@@ -223,7 +223,7 @@ extern "C" yk_status yk_p2p_export(const yk_p2p *end, yk_p2p_handle *out, yk_err
   return yk_p2p_export_memory(end, end->memory[end->rank], out, err);
 }
 
-/* Each device that opens a handle gets an address of its own. */
+/* Each device that opens a handle gets a separate address. */
 static yk_status open_handle(const yk_p2p *end, const yk_p2p_handle *handle, void **out, yk_err *err)
 {
   int current = 0;
@@ -278,8 +278,8 @@ extern "C" const yk_p2p_options *yk_p2p_get_options(const yk_p2p *end)
   return &end->group->options;
 }
 
-/* A time-out found by this end's kernels comes first, then one found by another end: an end that was aborted because of
- * the latter has no record of the cause. The flags of other processes' ranks stay empty here. */
+/* A time-out found by this end's kernels has priority over a time-out found by another end: an end that was aborted
+ * because of another end has no record of the cause. The flags of other processes' ranks stay empty here. */
 extern "C" yk_status yk_p2p_check(const yk_p2p *end, yk_err *err)
 {
   const p2p_group *g = end->group;

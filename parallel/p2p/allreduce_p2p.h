@@ -8,10 +8,10 @@
  *   allreduce_p2p_kernels.cuh   the one-shot kernel and the two-shot kernel
  *   allreduce_p2p_rows.cuh      reduces a row in rank order, adds the residual, normalises
  *   allreduce_p2p_slots.cuh     packets, slots, waiting for a packet
- *   slices_p2p.cuh, .cu         the two halves of two-shot as launches of their own
+ *   slices_p2p.cuh, .cu         the two halves of two-shot as separate launches
  *   await_writes_p2p.cu         rank 0 waits for the others' writes to its memory
  *
- * One-shot (latency): every rank pushes all its rows to every other rank; each rank reduces all rows by itself.
+ * One-shot (latency): every rank pushes all its rows to every other rank; each rank reduces all rows.
  *
  *   rank r: partial row --(st.relaxed.sys, 16-byte packets)--> slot [r] on every other rank
  *           wait for slots [0 .. n-1] of the row -> sum in rank order -> + residual -> residual, RMSNorm -> y
@@ -25,14 +25,14 @@
  *           every row: RMSNorm of the residual -> y
  *
  * With a norm of the sum (result_w) a two-shot result is the rounded sum of partial rows. Every rank then normalises
- * the sum and adds it to its residual, which all ranks hold alike. Such kernels are instances of their own.
+ * the sum and adds it to its residual, which is equal on all ranks. Such kernels are separate template instances.
  *
  * If a thread block has no more rows than thread groups, a thread holds its part of this rank's partial row, of the
  * residual and of the norm's weights in registers throughout the exchange (allreduce_p2p_rows.cuh).
  *
  * Packets carry their flag in the data, as NCCL's LL protocols do, but without giving up payload: a word that has not
- * arrived reads as minus zero, which no sender sends (a minus zero is sent as zero). So a packet needs no fence and no
- * separate flag, and its 16 bytes may arrive in any order.
+ * arrived reads as minus zero, which no sender sends (a minus zero is sent as zero). A packet therefore needs no fence
+ * and no separate flag, and its 16 bytes may arrive in any order.
  *
  * Dependencies: thread block b of a rank exchanges packets only with thread block b of the other ranks. All thread
  * blocks of a launch are resident at once. There are two sets of slots, used alternately, and the reader of a packet
@@ -86,8 +86,8 @@ typedef struct yk_p2p_handle {
 yk_status yk_p2p_export(const yk_p2p *end, yk_p2p_handle *out, yk_err *err);
 
 /* yk_p2p_connect - opens the slots of other processes' ranks to the end. handles [n_ranks] of yk_p2p_export; those of
- *   this process's ranks are not used. The owner frees the slots without regard to whoever has opened them, once no
- *   rank's stream holds work of the group.
+ *   this process's ranks are not used. The owner frees the slots once no rank's stream holds work of the group, even if
+ *   other processes still have them open.
  *   Errors: YK_E_UNSUPPORTED if a rank's memory cannot be reached. Thread: any; changes no current device. */
 yk_status yk_p2p_connect(yk_p2p *end, const yk_p2p_handle *handles, yk_err *err);
 
@@ -130,7 +130,7 @@ yk_status yk_p2p_all_gather(yk_p2p *end, void *data, int64_t n_bytes, struct CUs
 yk_status yk_p2p_await_writes(yk_p2p *end, struct CUstream_st *stream, yk_err *err);
 
 /* yk_p2p_check - returns YK_OK, or YK_E_COMM: the missing rank (in err->rank too), from every end of this process once
- *   one of them has found it, or that this end was aborted. Never blocks. Thread: any. */
+ *   one end has found the missing rank; or YK_E_COMM if this end was aborted. Never blocks. Thread: any. */
 yk_status yk_p2p_check(const yk_p2p *end, yk_err *err);
 
 /* yk_p2p_abort - ends waiting and later kernels of this process's ranks soon, without a result. Never blocks. Thread:

@@ -51,7 +51,7 @@ inline int most_groups(int row_packets, int packets)
 }
 
 /* The fewest packets per thread with which a thread block processes all its rows at once, one in each thread group;
- * MAX_PACKETS if it has too many rows for that. Combining changes the division only of a thread block with a single
+ * MAX_PACKETS if there are too many rows for that. Combining changes the division only of a thread block with a single
  * long row. In all other cases the sums of squares are added in the same order, with the same bits, as without. */
 inline division division_of(int row_packets, int rows_of_block, bool combines)
 {

@@ -65,8 +65,8 @@ struct launch_args {
   host_flags *flags;
   uint64_t timeout_ns; /* UINT64_MAX: none */
   bool late_next;      /* the next kernel starts only once the preceding kernel has ended: see yk_reader */
-  /* The combination of experts whose result is x; y NULL: x is complete. Behind the others, so that these occupy few
-   * cache lines. */
+  /* The combination of experts whose result is x; y NULL: x is complete. Last member, so that the other members occupy
+   * few cache lines. */
   yk_combine_args combine;
   /* For norms::BOTH: the weights of the norm of the sum over ranks, or NULL; the factor of the new residual. */
   const void *result_w;

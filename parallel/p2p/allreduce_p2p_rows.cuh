@@ -171,7 +171,7 @@ template <norms NORMS> __device__ __forceinline__ bool norms_sum(const launch_ar
   return NORMS == norms::BOTH && a.result_w;
 }
 
-/* The new residual. x: what is added to it, times alpha. */
+/* Returns the new residual: the residual plus alpha * x. */
 template <typename T, norms NORMS>
 __device__ __forceinline__ packet<T> add_to_residual(const launch_args &a, const packet<T> &residual,
                                                      const packet<T> &x)
@@ -365,8 +365,8 @@ __device__ __forceinline__ void add_normed_row(const launch_args &a, const G &gr
 /* The steps behind the sum x of a row with norms::BOTH: its own norm with the residual add, if it has one, then the
  * norm of the residual. held: the thread's packets of the residual so far, if is_held; else these are in memory.
  * result_weights, weights: of the two norms, if the thread HOLDS them.
- * scratch: with a norm of the sum a row has two barriers, between which the two are used in turn; else parity chooses.
- * Returns as norm_row. */
+ * scratch: with a norm of the sum a row has two barriers, and the two halves of scratch alternate; else parity selects
+ * the half. Returns as norm_row. */
 template <typename T, typename G>
 __device__ __forceinline__ bool finish_row(const launch_args &a, const G &group, int row, uint4 (&x)[G::V],
                                            bool is_held, const uint4 (&held)[G::V], const uint4 (&result_weights)[G::V],

@@ -15,7 +15,7 @@
 
 namespace yk_p2p_kernels {
 
-/* The flag is in the data: a packet has arrived once none of its words is ABSENT. */
+/* The data serve as the flag: a packet has arrived once none of its words is ABSENT. */
 __device__ __forceinline__ bool has_arrived(uint4 v)
 {
   return v.x != ABSENT && v.y != ABSENT && v.z != ABSENT && v.w != ABSENT;
@@ -108,7 +108,7 @@ struct block_view {
   }
 };
 
-/* The j-th rank after this one, going round; j < n_ranks. */
+/* The j-th rank after this rank, cyclically; j < n_ranks. */
 __device__ __forceinline__ int peer_at(const launch_args &a, int j)
 {
   const int rank = a.rank + j;

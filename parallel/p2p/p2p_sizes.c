@@ -45,7 +45,7 @@ static yk_p2p_route by_size(const yk_p2p_options *options, int64_t n_bytes, int6
   return n_bytes <= one_shot_bytes ? YK_P2P_ONE_SHOT : YK_P2P_TWO_SHOT;
 }
 
-/* The smaller crossover: that of short rows, if they have one. */
+/* The smaller crossover: the crossover of short rows, if there is one. */
 static int64_t least_one_shot_bytes(const yk_p2p_options *options)
 {
   int64_t of_short = options->short_rows_one_shot_bytes;

@@ -1,4 +1,4 @@
-/* slices_p2p.cu - the two halves of the two-shot all-reduce as kernels of their own, between which another communicator
+/* slices_p2p.cu - the two halves of the two-shot all-reduce as separate kernels, between which another communicator
  * reduces this rank's slice further (comm_levels.h). They use the slots, and count launches, as two_shot_kernel does:
  * in either a thread block's launch ends only after packets of every other rank's same thread block have arrived. */
 #include "parallel/p2p/slices_p2p.cuh"
@@ -60,8 +60,8 @@ __global__ void __launch_bounds__(GROUP_BLOCK_THREADS) reduce_scatter_kernel(con
   });
 }
 
-/* Waits for a row of the slice of `peer`, in slots of the thread block's item k, and writes it to its place. The limit
- * is that of two-shot results: `peer` may itself wait for a rank of another host. */
+/* Waits for a row of the slice of `peer`, in slots of the thread block's item k, and writes it to its position. The
+ * limit is that of two-shot results: `peer` may itself wait for a rank of another host. */
 template <typename G>
 __device__ __forceinline__ void receive_slice_row(block_view &b, const G &group, int row, int k, int peer)
 {
@@ -127,8 +127,8 @@ __global__ void __launch_bounds__(GROUP_BLOCK_THREADS) all_gather_kernel(const _
   });
 }
 
-/* A thread block's rows at once, one in each thread group and one packet in each thread; or in turn, with most packets
- * in a thread. */
+/* Processes a thread block's rows in parallel, one per thread group and one packet per thread; or one after the other,
+ * with most packets per thread. */
 using few_rows = thread_group<1, true>;
 using many_rows = thread_group<MAX_PACKETS, true>;
 

@@ -22,13 +22,13 @@ typedef struct yk_stage_slot yk_stage_slot;
  *   Errors: YK_E_CAPACITY, YK_E_DEVICE, YK_E_NOMEM. Thread: any; changes no current device. */
 yk_status yk_stage_slot_create(int from, int to, int64_t n_bytes, yk_stage_slot **out, yk_err *err);
 
-/* yk_stage_slot_put - data [n_bytes], on the device `from`, goes to the slot, once the message before has been taken.
- *   Asynchronous on stream. Errors: YK_E_INVAL (longer than the slot), YK_E_DEVICE. Thread: the sender's, with its
- *   device current. */
+/* yk_stage_slot_put - copies data [n_bytes] on the device `from` to the slot, once the receiver has taken the previous
+ *   message. Asynchronous on stream. Errors: YK_E_INVAL (longer than the slot), YK_E_DEVICE. Thread: the sender's, with
+ *   its device current. */
 yk_status yk_stage_slot_put(yk_stage_slot *slot, const void *data, int64_t n_bytes, struct CUstream_st *stream,
                             yk_err *err);
 
-/* yk_stage_slot_take - the message that was put goes to data [n_bytes], on the device `to`. Otherwise as above, for the
+/* yk_stage_slot_take - copies the message in the slot to data [n_bytes] on the device `to`. Otherwise as above, for the
  *   receiver. */
 yk_status yk_stage_slot_take(yk_stage_slot *slot, void *data, int64_t n_bytes, struct CUstream_st *stream, yk_err *err);
 
