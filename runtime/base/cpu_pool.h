@@ -35,8 +35,8 @@ void yk_cpu_pool_deal(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_
 /* Process items [begin, end) in increasing order; the first failure ends the range. */
 typedef yk_status (*yk_cpu_attempt)(void *context, int64_t begin, int64_t end, yk_err *err);
 
-/* yk_cpu_pool_try - yk_cpu_pool_deal of a task that can fail. Among several errors, returns that of the lowest item,
- *   for any number of threads. Later items may or may not have been processed. */
+/* yk_cpu_pool_try - yk_cpu_pool_deal of a task that can fail. Among several errors, returns the error of the lowest
+ *   item, for any number of threads. Later items may or may not have been processed. */
 yk_status yk_cpu_pool_try(yk_cpu_pool *pool, int64_t n_items, int64_t min_items, yk_cpu_attempt task, void *context,
                           yk_err *err);
 

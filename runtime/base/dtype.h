@@ -1,7 +1,7 @@
 /* dtype.h - element types of activations, scales and plain weights, and their conversion to float32.
  *
- * Scalar conversions only: kernels vectorise their own. Rounding is to nearest, ties to even, as in IEEE 754 and on
- * every GPU. NaN stays NaN, overflow becomes infinity. */
+ * Scalar conversions only: kernels have vectorised conversions. Rounding is to nearest, ties to even, as in IEEE 754
+ * and on every GPU. NaN stays NaN, overflow becomes infinity. */
 #ifndef YK_BASE_DTYPE_H
 #define YK_BASE_DTYPE_H
 

@@ -104,7 +104,7 @@ yk_status yk_file_part_rename(yk_file_part *part, yk_err *err)
 void yk_file_part_free(yk_file_part *part)
 {
   if (!part->path) return;
-  if (!part->is_renamed) unlink(part->part_path); /* while locked: no other run can have begun it again */
+  if (!part->is_renamed) unlink(part->part_path); /* while locked, so that no other run has opened the file */
   if (part->fd >= 0) close(part->fd);
   if (part->lock_fd >= 0) close(part->lock_fd);
   free(part->path);

@@ -61,7 +61,7 @@ static yk_status fill(yk_jsonl_reader *reader, int timeout_ms, bool *ready, yk_e
   return YK_OK;
 }
 
-/* A line that is too long keeps its beginning; the rest is dropped as it arrives. */
+/* A line that is too long keeps its beginning; further bytes are dropped. */
 static void drop_excess(yk_jsonl_reader *reader)
 {
   size_t held = reader->end - reader->begin;

@@ -35,7 +35,7 @@ typedef struct yk_jsonl_line {
   size_t n_bytes;
   int64_t number; /* from 1 */
   int64_t offset; /* of text, from where the reader began; not valid for a line that is too long */
-  bool too_long;  /* longer than max_line_bytes: text is the beginning, the rest was dropped */
+  bool too_long;  /* longer than max_line_bytes: text is the beginning of the line, without the dropped bytes */
   bool is_torn;   /* the last line, without a newline */
 } yk_jsonl_line;
 
@@ -53,7 +53,7 @@ yk_status yk_jsonl_read(yk_jsonl_reader *reader, int timeout_ms, yk_jsonl_event 
 bool yk_jsonl_is_blank(const char *text, size_t n_bytes);
 
 /* Properties of a file that this program has written line by line, possibly until a crash or a power cut: the last line
- * may be incomplete, with zero bytes in place of the rest. */
+ * may be incomplete, with zero bytes in place of the missing end. */
 typedef struct yk_jsonl_stored {
   const char *doubt; /* in errors, between file name and line number; NULL: nothing */
   size_t max_line_bytes;
@@ -82,8 +82,8 @@ typedef struct yk_jsonl_writer {
 void yk_jsonl_writer_init(yk_jsonl_writer *writer, int fd, const char *name);
 
 /* yk_jsonl_write - write one line, including its newline, with one write(): a program that stops between two calls
- *   leaves complete lines. If the system takes fewer bytes (a pipe), the rest follows. Errors: YK_E_IO naming the
- *   file. */
+ *   leaves complete lines. If the system takes fewer bytes (a pipe), further calls write the remaining bytes. Errors:
+ *   YK_E_IO naming the file. */
 yk_status yk_jsonl_write(yk_jsonl_writer *writer, const char *line, size_t n_bytes, yk_err *err);
 
 /* yk_jsonl_sync - flush written data to the disk, unless that happened less than interval_s ago. Errors: YK_E_IO. */

@@ -1,4 +1,4 @@
-/* model_identity.h - a hash that shows whether a model is the one that an interrupted run started with. */
+/* model_identity.h - a hash by which a resumed run detects a different model. */
 #ifndef YK_BASE_MODEL_IDENTITY_H
 #define YK_BASE_MODEL_IDENTITY_H
 

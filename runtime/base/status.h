@@ -25,7 +25,7 @@ static inline yk_status yk_err_code(yk_status code)
   return code;
 }
 
-/* yk_err_prefix - put "what: " before the recorded message, when a caller has more context than the callee (the file,
+/* yk_err_prefix - puts "what: " before the recorded message, when a caller has more context than the callee (the file,
  *   the layer). No effect if no error is recorded. */
 void yk_err_prefix(yk_err *err, const char *fmt, ...) YK_PRINTF(2, 3);
 

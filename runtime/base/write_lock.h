@@ -1,5 +1,5 @@
-/* write_lock.h - a lock on a file or directory for one writing run at a time. The lock ends with the process that holds
- * it, for whatever reason the process ends, so a killed run leaves no lock behind. */
+/* write_lock.h - a lock on a file or directory for one writing run at a time. The kernel releases the lock when the
+ * process ends, so a killed run leaves no lock. */
 #ifndef YK_BASE_WRITE_LOCK_H
 #define YK_BASE_WRITE_LOCK_H
 

@@ -84,7 +84,7 @@ static double *place_of(yk_bench_figures *figures, const yk_bench_metric *metric
   return (double *)(void *)((char *)figures + metric->offset);
 }
 
-/* Moves known values to the front; returns their number. */
+/* Moves the values that are not NaN to the front; returns their number. */
 static size_t known_of(double *values, int n)
 {
   size_t n_known = 0;

@@ -11,7 +11,7 @@ typedef struct yk_bench_record {
   int64_t *times_ns; /* [n_tokens] of each token */
   int32_t n_tokens, n_input, n_reused;
   bool is_done;
-  double running_s; /* from the engine's first scheduling of the request until its end */
+  double running_s; /* from the engine's first scheduling of the request to the request's end */
 } yk_bench_record;
 
 /* yk_bench_measure - the figures that follow from records [n]: counts, rates, times, goodput and, for a fixed batch,

@@ -238,7 +238,8 @@ static bool uses_tool_template(const yk_chat_renderer *renderer, const yk_chat_c
   return renderer->source.tool_use && yk_json_is_given(conversation->tools);
 }
 
-/* The template's variables without the special tokens, as yk_conversation_append writes them: all of it user text. */
+/* The template's variables without the special tokens, as yk_conversation_append writes them. The whole text is user
+ * text. */
 typedef struct user_text {
   yk_strbuf text;
   yk_json_doc *doc; /* the parsed text; the text is not needed afterwards */
@@ -304,8 +305,8 @@ static void append_request(const yk_chat_renderer *renderer, const yk_chat_conve
   yk_strbuf_append_str(out, "}");
 }
 
-/* Restarts the helper. The helper ran when the renderer was created, so a failure now is not the conversation's
- * fault. */
+/* Restarts the helper. The helper ran when the renderer was created, so a failure to restart is not caused by the
+ * conversation. */
 static yk_status start_again(yk_chat_renderer *renderer, yk_err *err)
 {
   yk_status status = start_helper(renderer, false, err);

@@ -6,10 +6,10 @@
  *
  * Text of a conversation cannot become an added token ("<|im_end|>"), special or not, unlike in `transformers`: such
  * tokens come only from the template, and from earlier `assistant` messages, which are tokenised as they are rendered.
- * Plain are the texts of messages of all other roles, names, tool calls, tool definitions, documents and template
- * arguments; their ids are those that the tokenizer would give if added tokens did not exist in such texts. In a
- * template such texts behave as usual (lengths, comparisons, `trim`, `split`, slices, `replace`, `tojson`). A template
- * can still change the letters of a text into those of a token (`upper`), or make a token from a number.
+ * The texts of messages of all other roles, names, tool calls, tool definitions, documents and template arguments are
+ * plain: they are tokenised without added tokens. In a template such texts behave as usual (lengths, comparisons,
+ * `trim`, `split`, slices, `replace`, `tojson`). A template can still change the letters of a text into those of a
+ * token (`upper`), or make a token from a number.
  *
  * Any number of threads may use a renderer at once; the helper renders one conversation at a time. */
 #ifndef YK_CHAT_CHAT_RENDERER_H

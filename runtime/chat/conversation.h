@@ -33,7 +33,7 @@ typedef struct yk_chat_conversation {
   int64_t deadline_ns; /* by yk_clock_now_ns, for rendering, if before the renderer's own limit; 0: none */
   /* tokenising stops early if there are clearly more ids (text/encode_bounded.h); 0: any number */
   size_t max_ids;
-  size_t last_ids; /* only so many ids, from the end, are returned, instead of max_ids; 0: all */
+  size_t last_ids; /* number of ids to return, from the end, in place of max_ids; 0: all */
 } yk_chat_conversation;
 
 /* The form of "content" that a template reads. */
@@ -75,7 +75,7 @@ yk_status yk_conversation_check(const yk_chat_conversation *conversation, yk_err
  *   message at the beginning, with blank lines between.
  *   - If the template takes a message of the system only at the beginning, those at the beginning become one, and each
  *   later one keeps its place as a message of the user, so that the conversation's beginning is rendered as before.
- *   - Where the template has calls in "metadata", each call is an assistant's message of its own with the arguments as
+ *   - Where the template has calls in "metadata", each call is a separate assistant message with the arguments as
  *   content, and a tool's message becomes one of the role "observation".
  *   A failed allocation sets out->failed. */
 void yk_conversation_append(const yk_chat_conversation *conversation, yk_template_needs needs, yk_strbuf *out);

@@ -75,8 +75,8 @@ static yk_status escape_text(marker *marking, const char *text, size_t n_bytes, 
   return marking->escaped.failed ? no_memory(err) : YK_OK;
 }
 
-/* Sets is_marked[begin] of every character that has to be plain, in the text itself or in the JSON that a template
- * makes of it. */
+/* Sets is_marked[begin] of every character that must be plain, in the text itself or in the JSON that a template makes
+ * of it. */
 static yk_status find_marks(marker *marking, const char *text, size_t n_bytes, bool *is_marked, yk_err *err)
 {
   bool differs;

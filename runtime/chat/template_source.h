@@ -22,7 +22,7 @@ typedef struct yk_template_source {
  *   chat_template: NULL, or a replacement of these: "builtin:NAME" or a file's path.
  *   Special tokens are those of yk_special_tokens_find.
  *   Errors: YK_E_INVAL (no such built-in form), YK_E_IO, YK_E_FORMAT (named by file and key), YK_E_UNSUPPORTED (there
- *   is no template; names the built-in forms), YK_E_NOMEM. On failure nothing is left to free. */
+ *   is no template; names the built-in forms), YK_E_NOMEM. On failure the caller frees nothing. */
 yk_status yk_template_source_find(const char *model_dir, const char *chat_template, yk_template_source *out,
                                   yk_err *err);
 void yk_template_source_free(yk_template_source *source);

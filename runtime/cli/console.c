@@ -61,7 +61,7 @@ void yk_console_bar(yk_console *console, const char *what, double share, const c
   else
     snprintf(line, sizeof line, "%s  %s", what, detail);
   size_t columns = yk_console_columns(STDERR_FILENO);
-  /* one column is left for the cursor */
+  /* one column is reserved for the cursor */
   fprintf(stderr, "\r\033[K%s", yk_console_cut(line, columns > 1 ? columns - 1 : 0));
   atomic_store(&console->bar_drawn, true);
 }

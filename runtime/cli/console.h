@@ -24,7 +24,7 @@ void yk_console_init(yk_console *console, yk_log_level level);
 /* yk_console_columns - width of the terminal at a descriptor; 0: not a terminal, or of unknown width. */
 size_t yk_console_columns(int fd);
 
-/* yk_console_cut - cut UTF-8 text behind so many characters; 0: never. Returns text. */
+/* yk_console_cut - truncates UTF-8 text to `columns` characters; 0: no limit. Returns text. */
 char *yk_console_cut(char *text, size_t columns);
 
 /* yk_console_bar - replace the bar by "what [###...] 42%  detail", cut to the terminal's width; no effect if there are

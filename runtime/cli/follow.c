@@ -14,7 +14,7 @@
 
 /* A launcher that stops a run sends the signal to every process. For so long a follower waits for process 0 to end. */
 static const double GRACE_S = 1;
-static const double ABORT_S = 3; /* for the failure to reach the other processes; then the process ends anyway */
+static const double ABORT_S = 3; /* time for the failure to reach the other processes; then the process ends */
 
 typedef struct follow_state {
   yk_console console;
@@ -55,7 +55,8 @@ static void sleep_s(double seconds)
   nanosleep(&time, NULL);
 }
 
-/* A signal that the parent ignores stays ignored: a launcher that signals every process leaves the end to process 0. */
+/* A signal that the parent ignores stays ignored: if a launcher signals every process, process 0 decides when the run
+ * ends. */
 static void add_unless_ignored(sigset_t *signals, int number)
 {
   struct sigaction action;
@@ -99,7 +100,8 @@ static yk_status start(follow_state *state, yk_err *err)
   return YK_OK;
 }
 
-/* Whether a new roll call can mend a failure: of other processes, not of this one's options or files. */
+/* Whether a new roll call can resolve a failure: a failure of other processes, not of this process's options or
+ * files. */
 static bool can_restart(yk_status status)
 {
   return status == YK_E_COMM || status == YK_E_TIMEOUT || status == YK_E_DEVICE;

@@ -1,4 +1,4 @@
-/* follow.h - a process other than process 0 of a run of several processes: it has no command of its own. */
+/* follow.h - a process other than process 0 of a run of several processes: it executes the commands of process 0. */
 #ifndef YK_CLI_FOLLOW_H
 #define YK_CLI_FOLLOW_H
 

@@ -36,8 +36,8 @@ yk_status yk_interrupt_start(yk_interrupt *interrupt, yk_console *console, yk_er
  *   stop. */
 void yk_interrupt_watch(yk_interrupt *interrupt, yk_request *const *requests, size_t n_requests);
 
-/* yk_interrupt_caught - the first signal while requests are watched, or 0. A caller whose requests come and go watches
- *   none (n_requests 0, any array) and polls this function instead. */
+/* yk_interrupt_caught - the first signal while requests are watched, or 0. A caller whose set of requests changes
+ *   watches none (n_requests 0, any array) and polls this function instead. */
 int yk_interrupt_caught(yk_interrupt *interrupt);
 
 /* yk_interrupt_take - returns the same and resets it: the next signal counts as the first. For a caller that continues

@@ -1,8 +1,8 @@
 /* score_windows.h - the log-probability of each token of a text that may be longer than the context.
  *
  * Window i holds the tokens i * stride .. i * stride + window - 1 (fewer at the end) and scores those that no earlier
- * window has scored. So each token but the first is scored once, with at least window - stride tokens to its left, or
- * all there are: the usual strided perplexity. */
+ * window has scored. Each token but the first is therefore scored once, with at least window - stride preceding tokens,
+ * or all preceding tokens if there are fewer: the usual strided perplexity. */
 #ifndef YK_CLI_SCORE_WINDOWS_H
 #define YK_CLI_SCORE_WINDOWS_H
 

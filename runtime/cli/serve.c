@@ -303,7 +303,7 @@ static yk_status check_files(const serve_options *options, yk_err *err)
   engine.device = YK_DEVICE_CPU;
   engine.device_ids = NULL;
   YK_TRY(yk_plan_make(&engine, INT64_C(1) << 50, &plan, err));
-  if (!options->chat.chat_template) return YK_OK; /* the server runs without chats if it has no template */
+  if (!options->chat.chat_template) return YK_OK; /* without a template, the server runs but refuses chats */
   YK_TRY(yk_model_path_dir(yk_model_options_tokenizer(&options->model), dir, err));
   yk_status status = yk_template_source_find(dir, options->chat.chat_template, &template, err);
   if (status == YK_OK)

@@ -32,7 +32,8 @@ static yk_status start_child(supervisor *s, yk_err *err)
   if (s->child < 0) return yk_err_set(err, YK_E_IO, "cannot start a process: %s", strerror(errno));
   if (s->child > 0) return YK_OK;
   sigprocmask(SIG_SETMASK, &s->before, NULL);
-  setpgid(0, 0); /* a launcher signals the group of its own child: signals come from the parent alone */
+  setpgid(0, 0); /* a launcher signals the process group of its child, so this process receives signals only from its
+                  * parent */
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() == parent) execv("/proc/self/exe", s->arguments);
   _exit(CANNOT_RUN);

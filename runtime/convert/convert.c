@@ -26,7 +26,8 @@ void yk_convert_options_init_sized(yk_convert_options *options, size_t struct_si
 /* A file in a folder that is being written. A later run takes over a folder with this mark. */
 static const char mark_name[] = "convert.run";
 
-/* Remove everything in a folder of this program; the mark last, so that a run killed here leaves the mark. */
+/* Removes all contents of a folder that this program created; the mark last, so that a run that is killed during the
+ * removal leaves the mark. */
 static void clear_folder(const char *folder)
 {
   char mark[YK_PATH_BYTES];

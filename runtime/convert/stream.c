@@ -114,7 +114,7 @@ static yk_status put_all(yk_convert_stream *stream, int4_stream *s, int64_t repe
   const yk_weight_view *weight = s->weight;
   int64_t n_scales = weight->k / weight->group * weight->n, scale_bytes = s->scale_bytes;
   YK_TRY(put_integers(stream, s, err));
-  if (f16_name && weight->dtype != YK_F16) { /* in place: no element becomes larger */
+  if (f16_name && weight->dtype != YK_F16) { /* converted in place: no element becomes larger */
     YK_TRY(exact_f16(f16_name, weight->dtype, s->scales, 0, n_scales, (uint16_t *)(void *)s->scales, err));
     scale_bytes = 2 * weight->n;
   }

@@ -1,7 +1,7 @@
 /* adapters.h - the names of an engine's adapters, and how many requests and sequences use each.
  *
- * An adapter's number in steps is its place in the table, from 1. A place is free for another adapter once its name is
- * gone and nothing uses it, so that no step in flight can. All members are guarded by engine.mutex. */
+ * An adapter's number in steps is its index in the table plus 1. An entry is free once its name has been removed and no
+ * request uses the adapter, so that no step in flight uses it. All members are guarded by engine.mutex. */
 #ifndef YK_ENGINE_ADAPTERS_H
 #define YK_ENGINE_ADAPTERS_H
 
@@ -26,8 +26,8 @@ typedef struct yk_adapter_use {
   uint64_t id;
 } yk_adapter_use;
 
-/* yk_adapters_create - a table of the options' places, with the names of the adapters that the ranks have loaded as
- *   numbers 1 and up. Errors: YK_E_NOMEM. */
+/* yk_adapters_create - a table with the options' number of entries, whose first entries are the adapters that the ranks
+ *   have loaded as numbers 1 and up. Errors: YK_E_NOMEM. */
 yk_status yk_adapters_create(const yk_engine_options *options, yk_adapters *out, yk_err *err);
 void yk_adapters_destroy(yk_adapters *adapters);
 
@@ -40,15 +40,15 @@ yk_status yk_adapters_acquire(yk_adapters *adapters, const char *name, yk_adapte
 void yk_adapters_use_again(yk_adapters *adapters, int32_t number);
 void yk_adapters_release(yk_adapters *adapters, int32_t number);
 
-/* yk_adapters_find - the place with this name, which may be loading, or NULL. Caller holds engine.mutex; also for the
+/* yk_adapters_find - the entry with this name, which may be loading, or NULL. Caller holds engine.mutex; also for the
  *   next two. */
 yk_adapter_place *yk_adapters_find(yk_adapters *adapters, const char *name);
 
 /* yk_adapters_next - the loaded adapter with the lowest id above `after`, or NULL. */
 const yk_adapter_place *yk_adapters_next(const yk_adapters *adapters, uint64_t after);
 
-/* yk_adapters_reserve - a place for the name, which is then loading. Errors: YK_E_INVAL (the name is taken),
- *   YK_E_CAPACITY (no place is free). */
+/* yk_adapters_reserve - an entry for the name, which is then loading. Errors: YK_E_INVAL (the name is in use),
+ *   YK_E_CAPACITY (no entry is free). */
 yk_status yk_adapters_reserve(yk_adapters *adapters, const char *name, yk_adapter_place **out, yk_err *err);
 
 /* yk_adapters_miss - the error that no adapter has the name. */

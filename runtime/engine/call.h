@@ -6,7 +6,7 @@
 
 /* Lives on the caller's stack, as the first member of the call's own struct. */
 typedef struct yk_call {
-  void (*run)(yk_engine *engine, struct yk_call *call); /* runs on the engine thread, which answers now or later */
+  void (*run)(yk_engine *engine, struct yk_call *call); /* runs on the engine thread, which answers at once or later */
   bool works_after_failure;
   struct yk_call *next; /* in the engine's list of calls */
   bool done;            /* under engine.mutex */

@@ -8,8 +8,8 @@
 #include "grammar/id_bits.h"
 #include "kernels/device.h"
 
-/* An ambiguous grammar has more parses with every token, and all rows of a step wait for the slowest mask. So a request
- * may take FREE_NS of the engine thread for each token, and EXCESS_NS more over the whole output. */
+/* An ambiguous grammar has more parses with every token, and all rows of a step wait for the slowest mask. A request
+ * may therefore use FREE_NS of the engine thread per token, plus EXCESS_NS over the whole output. */
 static const int64_t FREE_NS = 5000000, EXCESS_NS = 1000000000;
 
 /* Processor time of the calling thread: other load on the machine does not count. */
@@ -165,7 +165,7 @@ static void restrict_to_allowed(const yk_request_constraint *c, uint32_t *words,
   for (int64_t i = 0; i < n_words; i++) words[i] &= c->allowed[i];
 }
 
-/* Ends that are not wanted yet stay out, unless nothing else may follow. */
+/* Removes unwanted end tokens from the mask, unless no other token may follow. */
 static void drop_unwanted(const yk_constrained_output *output, size_t n_unwanted, uint32_t *words, int64_t n_words)
 {
   size_t n_found = 0;
@@ -189,7 +189,8 @@ void yk_request_constraint_fill(yk_request_constraint *c, const yk_constrained_o
     return;
   }
   size_t n_unwanted = output->n_unwanted;
-  bool has_answer = !c->matcher || c->reasoning.part != YK_OUTPUT_REASONS; /* an end within reasoning leaves none */
+  bool has_answer = !c->matcher || c->reasoning.part != YK_OUTPUT_REASONS; /* an output that ends within its reasoning
+                                                                            * has no answer */
   if (!has_answer && n_unwanted < output->n_eos_ids) n_unwanted = output->n_eos_ids;
   if (c->allowed) restrict_to_allowed(c, words, n_words);
   if (c->matcher) drop_unwanted(output, n_unwanted, words, n_words);

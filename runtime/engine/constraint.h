@@ -33,7 +33,7 @@ typedef struct yk_constrained_model {
 
 /* yk_request_constraint_init - read the constraint of sampling; may compile it (yk_grammars_match). end_ids: all that
  *   end the output. Errors: those of yk_grammars_match, in messages that begin with sampling's constraint_name, and of
- *   yk_output_reasoning_init. On failure nothing is left to free. Thread: any. */
+ *   yk_output_reasoning_init. On failure the caller frees nothing. Thread: any. */
 yk_status yk_request_constraint_init(yk_request_constraint *constraint, const yk_constrained_model *model,
                                      const yk_sampling *sampling, const int32_t *end_ids, size_t n_end_ids,
                                      yk_err *err);
@@ -57,7 +57,7 @@ typedef struct yk_constrained_output {
   const int32_t *end_ids; /* [n_end_ids] */
   size_t n_end_ids;
   size_t n_eos_ids;  /* the first of these are the model's */
-  size_t n_unwanted; /* the first of these stay out of a mask that has other ids */
+  size_t n_unwanted; /* the first n_unwanted ids stay out of a mask that has other ids */
 } yk_constrained_output;
 
 /* yk_request_constraint_fill - the mask [n_words] of the token behind the output. If the output contradicts the

@@ -170,7 +170,7 @@ static yk_status load_ranks(yk_engine *e, const yk_engine_options *options, cons
 
 /* A mask takes 0.1 ms, at the beginning of a bounded string 0.6 ms, and a step of GPUs with 64 rows 4 ms: one thread
  * cannot fill the masks in that time. A quarter of the processors that the ranks' threads leave is for other threads.
- * CPU ranks need all of them themselves. */
+ * CPU ranks use all cores for computation. */
 static yk_status start_mask_threads(yk_engine *e, yk_err *err)
 {
   const int64_t n_free = sysconf(_SC_NPROCESSORS_ONLN) - e->settings.world.n_local;

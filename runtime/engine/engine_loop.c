@@ -162,7 +162,7 @@ static void record_failure(yk_engine *e, const yk_err *error)
   pthread_mutex_unlock(&e->mutex);
 }
 
-/* Count the last step once the work has run out. A failure is recorded: later requests end with it. */
+/* Counts the last step when no work is left. A failure is recorded: later requests end with it. */
 static void end_work(yk_engine *e, yk_err *error)
 {
   yk_profiler_step_end(e, yk_clock_now_ns());

@@ -5,8 +5,8 @@
 #ifndef YK_ENGINE_EXPERT_LOAD_H
 #define YK_ENGINE_EXPERT_LOAD_H
 
-#include "engine/observe/expert_counts.h"
 #include "engine/machine/settings.h"
+#include "engine/observe/expert_counts.h"
 
 /* yk_expert_counts_create - counts for a model of this configuration on these ranks. After an error too, call
  *   yk_expert_counts_destroy. Errors: YK_E_NOMEM. */
@@ -17,7 +17,7 @@ void yk_expert_counts_destroy(yk_expert_counts *counts);
 /* yk_expert_counts_step - a step has run. Engine thread, between steps. Errors: those of the ranks. */
 yk_status yk_expert_counts_step(yk_engine *e, yk_err *err);
 
-/* yk_expert_counts_idle - the work has run out. Engine thread, between steps. Errors: those of the ranks. */
+/* yk_expert_counts_idle - no work is left. Engine thread, between steps. Errors: those of the ranks. */
 yk_status yk_expert_counts_idle(yk_engine *e, yk_err *err);
 
 #endif

@@ -5,9 +5,8 @@
 #include "engine/engine_internal.h"
 
 /* yk_hand_out - pass the results of a computed and committed step to the step's sequences.
- *   A sequence with a row that could not be sampled fails alone: its blocks that are not known to be sound are
- *   withdrawn, and sequences that share such a block are computed again. All other sequences continue unchanged. Engine
- *   thread. */
+ *   A sequence with a row that could not be sampled fails alone: its blocks that are not marked sound are withdrawn,
+ *   and sequences that share such a block are computed again. All other sequences continue unchanged. Engine thread. */
 void yk_hand_out(yk_engine *engine, const yk_scheduled *items, int32_t n_items, const yk_step *step);
 
 #endif

@@ -1,7 +1,7 @@
 /* output_reasoning.h - which part of an output is reasoning, read from its tokens, and the tokens that end reasoning
  * beyond its limit.
  *
- * Tags are found in the text, wherever tokens cut it. An output that begins with white space and the open tag, or
+ * Tags are matched in the text, across token boundaries. An output that begins with white space and the open tag, or
  * whose prompt has opened the reasoning, reasons until the close tag; any other output is an answer from its first
  * token. */
 #ifndef YK_ENGINE_OUTPUT_REASONING_H
@@ -11,7 +11,7 @@
 #include "yoke/yoke.h"
 
 typedef enum yk_output_part {
-  YK_OUTPUT_ANSWERS, /* the rest is the answer */
+  YK_OUTPUT_ANSWERS, /* the remaining output is the answer */
   YK_OUTPUT_REASONS,
   YK_OUTPUT_OPENS /* so far white space and a part of the open tag */
 } yk_output_part;
@@ -33,7 +33,7 @@ typedef struct yk_output_reasoning {
 /* yk_output_reasoning_init - from the reasoning members of sampling; without tags, the whole output is the answer.
  *   tokenizer: NULL if the model has none; no_tokenizer is then the reason.
  *   Errors: YK_E_UNSUPPORTED for tags without a tokenizer; YK_E_INVAL for a tag that is empty or repeats its first
- *   byte; YK_E_NOMEM. On failure nothing is left to free. Thread: any. */
+ *   byte; YK_E_NOMEM. On failure the caller frees nothing. Thread: any. */
 yk_status yk_output_reasoning_init(yk_output_reasoning *reasoning, const yk_tokenizer *tokenizer,
                                    const char *no_tokenizer, const yk_sampling *sampling, yk_err *err);
 void yk_output_reasoning_end(yk_output_reasoning *reasoning);

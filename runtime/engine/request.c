@@ -64,7 +64,7 @@ static bool copy_biases(yk_request *request, const yk_sampling *s, const int32_t
   return true;
 }
 
-/* Copy words of several tokens, with capacity for the bans that they add to a row. */
+/* Copies words of several tokens, and reserves capacity for the bans that they add to a row. */
 static bool copy_bad_words(yk_request *request, const yk_sampling *s)
 {
   size_t n_ids = 0, at = 0, n_most = s->n_bad_words + (size_t)request->n_early_biases;

@@ -4,8 +4,9 @@
  * to release the request frees it.
  *
  * Threads: mutex guards the fields below it. Fields above are set before the request is queued; then only the engine
- * thread changes them, until the end. Other threads read what no longer changes: yk_request_get_usage seq.n_prompt,
- * the reader logprob_ids, and after the end the last text and the embedding. yk_request_cancel uses n_cancels. */
+ * thread changes them, until the end. Other threads read members that no longer change: yk_request_get_usage reads
+ * seq.n_prompt, the reader logprob_ids, and after the end the last text and the embedding. yk_request_cancel uses
+ * n_cancels. */
 #ifndef YK_ENGINE_REQUEST_H
 #define YK_ENGINE_REQUEST_H
 
@@ -119,7 +120,8 @@ yk_status yk_request_set_embedding(yk_request *request, int32_t n, yk_err *err);
 void yk_request_embed(yk_request *request, const float *hidden, bool normalises);
 
 /* yk_request_set_constraint - before the request is queued: count the rows for its masks [n_ids bits] among the step
- *   memory that it needs, and take over the constraint. n_eos_ids: so many of the first end ids are the model's. */
+ *   memory that it needs, and take over the constraint. n_eos_ids: the first n_eos_ids of the end ids belong to the
+ *   model. */
 void yk_request_set_constraint(yk_request *request, const yk_request_constraint *constraint, size_t n_eos_ids,
                                int32_t n_ids);
 

@@ -67,7 +67,7 @@ static void enqueue(yk_request *request, const yk_sampled *result, bool is_promp
   if (was_empty && announces && !queue->failed) announce(request);
 }
 
-/* Computed relative to the best logit, whose log-probability is close to zero, so that rounding loses nothing. */
+/* Computed relative to the best logit, whose log-probability is close to zero, so that rounding loses no precision. */
 void yk_request_list_logprobs(yk_request *request, const yk_sampled *result, const float *logits)
 {
   for (size_t i = 0; i < request->sampling.n_logprob_ids; i++) {

@@ -187,7 +187,7 @@ static uint64_t seed_of_request(yk_engine *e)
   return (uint64_t)counter[1] << 32 | counter[0];
 }
 
-/* Whether the model makes what the request wants: an embedding, or tokens. */
+/* Checks that the model supports the request's kind of output: an embedding, or tokens. */
 static yk_status check_kind(const yk_engine *e, const yk_request_options *options, yk_err *err)
 {
   if (!options->embeds && e->info.only_embeds)

@@ -81,7 +81,7 @@ static bool is_suspect(unsigned char lead)
   return lead == 0xE0 || lead == 0xF0;
 }
 
-/* The peer of beginnings[i]: the next one with the same bytes, or the one before. */
+/* The peer of beginnings[i]: the next or the previous entry with the same bytes. */
 static int32_t peer_of(const beginning *beginnings, size_t n, size_t i)
 {
   for (int step = 1; step >= -1; step -= 2) {

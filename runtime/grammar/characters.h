@@ -1,6 +1,7 @@
 /* characters.h - keeps constrained outputs valid UTF-8. The grammar library permits byte tokens that form surrogates,
- * and after some texts overlong forms; the functions here remove these tokens from its masks. It also permits tokens
- * that it then refuses, which end with the first byte of a character; the functions here find the tokens to check. */
+ * and after some texts overlong forms; the functions here remove these tokens from its masks. The library's masks also
+ * permit some tokens that the library then refuses: tokens that end with the first byte of a character. The functions
+ * below find the tokens to check. */
 #ifndef YK_GRAMMAR_CHARACTERS_H
 #define YK_GRAMMAR_CHARACTERS_H
 
@@ -12,8 +13,8 @@ typedef struct yk_cut_character {
   unsigned char n_bytes; /* bytes of it that the output has: 0 to 3 */
 } yk_cut_character;
 
-/* A token that ends with the first byte of a character, 0xE0 or 0xF0. The library's masks also permit some of these
- * behind texts that only ASCII may follow. */
+/* A token that ends with the first byte of a character, 0xE0 or 0xF0. The library's masks permit some of these tokens
+ * even where only ASCII may follow. */
 typedef struct yk_suspect_token {
   int32_t id;
   int32_t peer; /* a token that differs only in this byte, or -1: where the mask permits the peer, it is right */

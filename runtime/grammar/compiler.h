@@ -16,7 +16,7 @@ typedef struct yk_grammar_compiler_options {
   const char *ffi_file, *library_file; /* as yk_grammar_library_file names them */
   const char *tokenizer;               /* as the library serialises it; borrowed */
   const char *special;                 /* ids of special tokens by name, a JSON object; borrowed */
-  double time_limit_s;                 /* of a compilation; the process' start has its own */
+  double time_limit_s;                 /* of a compilation; the start of the process has a separate limit */
   int64_t memory_limit_bytes;
 } yk_grammar_compiler_options;
 

@@ -194,7 +194,7 @@ static yk_status make_tokenizer(yk_grammars *g, const yk_grammar_library *librar
   return status;
 }
 
-/* Under compiler_mutex. A failure leaves nothing behind, so that the next constraint tries again. */
+/* Under compiler_mutex. A failure leaves no state, so that the next constraint starts the compiler again. */
 static yk_status load(yk_grammars *g, yk_err *err)
 {
   yk_grammar_library *library;
@@ -275,7 +275,7 @@ static entry *find(yk_grammars *g, yk_constraint_kind kind, const char *text, si
   return NULL;
 }
 
-/* Under cache_mutex. The most recently used constraint stays, whatever its size. Matchers own what they use. */
+/* Under cache_mutex. The most recently used constraint is never evicted. Matchers own the data that they use. */
 static void drop_oldest(yk_grammars *g)
 {
   int64_t total_bytes = 0;
@@ -345,7 +345,7 @@ static yk_status add(yk_grammars *g, yk_constraint_kind kind, const char *text, 
   e->size_bytes = size.integer + (int64_t)n_bytes;
   pthread_mutex_lock(&g->cache_mutex);
   if (find(g, kind, text, n_bytes)) {
-    free_entry(g, e); /* another thread has compiled the same */
+    free_entry(g, e); /* another thread has compiled the same constraint */
   } else {
     e->next = g->cache;
     g->cache = e;

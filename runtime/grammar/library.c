@@ -118,7 +118,7 @@ static yk_status load_functions(yk_grammar_library *library, yk_err *err)
     if (!is_whole(library->files[i]))
       return yk_err_set(err, YK_E_UNSUPPORTED, "%.40s: expected a library, found an incomplete or other file; " INSTALL,
                         library->files[i]);
-  /* The other library is linked against this one's names. */
+  /* The other library is linked against the symbols of this library. */
   if (!dlopen(library->files[0], RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE))
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s", dlerror());
   YK_TRY(yk_library_load(library->files[0], symbols, sizeof symbols / sizeof *symbols, &library->functions, err));

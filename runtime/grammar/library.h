@@ -57,7 +57,7 @@ void yk_grammar_release(const yk_grammar_library *library, yk_ffi_any *value);
 yk_status yk_grammar_append_text(const yk_ffi_any *value, yk_strbuf *out, yk_err *err);
 
 /* yk_grammar_fill_mask - words [(n_ids + 31) / 32]: bit id % 32 of word id / 32 is set if the id may come next.
- *   Bits behind the last id are 0.
+ *   Bits after the last id are 0.
  *   Errors: YK_E_INVAL. */
 yk_status yk_grammar_fill_mask(const yk_grammar_library *library, yk_ffi_any matcher, uint32_t *words, int32_t n_ids,
                                yk_err *err);

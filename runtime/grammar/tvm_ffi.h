@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The ABI is fixed for a pair of these. */
+/* The ABI is fixed for a pair of major and minor version. */
 enum { YK_FFI_MAJOR = 0, YK_FFI_MINOR = 1 };
 
 typedef struct yk_ffi_version {

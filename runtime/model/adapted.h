@@ -1,5 +1,5 @@
-/* adapted.h - the linear layers of one rank that low-rank adapters may change, and which slices of an adapter's
- * matrices each of them takes.
+/* adapted.h - the linear layers of one rank that low-rank adapters may change, and the slices of an adapter's matrices
+ * for each layer.
  *
  * A layer's parts take the rows of B of their outputs and the columns of A of their inputs: a column-parallel layer has
  * a share of B, a row-parallel one a share of A. Each rank's product is then a part of the same partial sum as the
@@ -23,7 +23,7 @@ typedef struct yk_adapted_place {
   const int32_t *columns;      /* [columns of x] of A, or NULL: those of the part's k */
 } yk_adapted_place;
 
-/* yk_adapted_add - remember a loaded layer; nothing if the spec has no adapters. spec: as it was loaded, with the
+/* yk_adapted_add - records a loaded layer; no effect if the spec has no adapters. spec: as it was loaded, with the
  *   orders of outputs, which are copied. linear must outlive adapted. Errors: YK_E_NOMEM. */
 yk_status yk_adapted_add(yk_adapted *adapted, const yk_adapted_place *place, const yk_linear_spec *spec,
                          yk_linear *linear, yk_err *err);

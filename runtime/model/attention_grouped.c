@@ -21,7 +21,7 @@ struct yk_sublayer {
   yk_row_parallel o;
   yk_kv_layer kv;        /* k_staging and v_staging are not set: see cache_of */
   bool reads_other;      /* another layer writes kv and owns its memory */
-  int64_t staging_bytes; /* staging pages of K, and as many of V; 0: the device needs none */
+  int64_t staging_bytes; /* number of staging pages of K, and of V; 0: the device needs none */
   bool norms_follow;     /* the rotation */
   bool norms_values;
   bool is_unrotated; /* q and k do not rotate */
@@ -130,7 +130,7 @@ static int64_t o_offset_bytes(const yk_rank_source *source, const yk_head_layout
          yk_round_up_i64(source->limits->step.max_tokens * row_bytes, YK_DEVICE_ALIGNMENT_BYTES);
 }
 
-/* The scratch of the norms of rows, which run before, is that of o. */
+/* The norms of rows run earlier and share the scratch of o. */
 static int64_t o_scratch_bytes(const yk_rank_source *source, const yk_linear_spec *o)
 {
   return yk_max_i64(yk_row_parallel_scratch(source, o), yk_row_norms_scratch(source));

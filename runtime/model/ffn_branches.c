@@ -1,5 +1,5 @@
-/* ffn_branches.c - a mixture of experts beside a dense feed-forward network (Gemma4TextDecoderLayer of transformers).
- * Both read the residual x:
+/* ffn_branches.c - a mixture of experts in parallel with a dense feed-forward network (Gemma4TextDecoderLayer of
+ * transformers). Both read the residual x:
  *
  *   y = norm(dense(norm(x))) + norm(experts(norm(x), choices of router(norm(x))))
  *

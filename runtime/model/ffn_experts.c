@@ -209,7 +209,8 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
-/* Sets the n_orders of gate and up if a module of the checkpoint has their outputs in turn. The caller frees *out. */
+/* Sets the n_orders of gate and up if a module of the checkpoint has their outputs interleaved. The caller frees
+ * *out. */
 static yk_status order_interleaved(const yk_rank_source *source, yk_linear_spec *gate_up, int32_t **out, yk_err *err)
 {
   if (!source->config->experts.is_interleaved) return YK_OK;

@@ -24,8 +24,8 @@ typedef struct addition {
 } addition;
 
 /* residual = gain * (residual + alpha * sum over ranks of s->y), where the sum is normalised unless result_w is NULL,
- * and gain 0 stands for 1; then s->x is the norm of the residual, for the next sublayer. If nothing is left to sum,
- * with a single rank or with s->complete, the reader of s->x does both. */
+ * and gain 0 stands for 1; then s->x is the norm of the residual, for the next sublayer. If no sum over ranks remains
+ * (a single rank, or s->complete), the reader of s->x does both. */
 static yk_status reduce(yk_model *m, yk_sublayer_step *s, const addition *a, yk_err *err)
 {
   s->x = (yk_normed){.state = YK_NORMED_PENDING,
@@ -303,9 +303,9 @@ static yk_status finish_rows(yk_model *m, const yk_step *step, const int32_t *wa
   return step->counts.n_hidden > 0 && m->comm->rank == 0 ? return_hidden(m, step, first, count, err) : YK_OK;
 }
 
-/* The logits buffers hold max_seqs rows, enough for a decode step. Prompts with every row wanted run in chunks of that
- * size. No rank may write a chunk to rank 0's logits before rank 0 has sampled the previous chunk; the last chunk of
- * the previous step is sampled before a step begins. wanted_rows: on the device. */
+/* The logits buffers hold max_seqs rows, enough for a decode step. Prompts whose rows all have wanted logits run in
+ * chunks of this size. No rank may write a chunk to rank 0's logits before rank 0 has sampled the previous chunk; the
+ * last chunk of the previous step is sampled before a step begins. wanted_rows: on the device. */
 static yk_status finish(yk_model *m, const yk_step *step, const int32_t *wanted_rows, yk_err *err)
 {
   int32_t n_wanted = step->counts.n_wanted;

@@ -44,8 +44,8 @@ yk_status yk_model_connect(yk_model *model, yk_err *err);
  *   Errors name rank, layer and operation. Thread: the rank's own. */
 yk_status yk_model_forward(yk_model *model, const yk_step *step, yk_err *err);
 
-/* yk_model_adapt - give the rank's layers a low-rank adapter as number 1 .. limits->n_adapters, in place of the one
- *   that had the number. No step that has begun may use the number; after an error none may. Errors: those of
+/* yk_model_adapt - give the rank's layers a low-rank adapter as number 1 .. limits->n_adapters, replacing the adapter
+ *   with that number. No step that has begun may use the number; after an error none may. Errors: those of
  *   yk_adapted_set. Thread: the rank's own, between steps. */
 yk_status yk_model_adapt(yk_model *model, const yk_adapter *adapter, int32_t number, yk_err *err);
 

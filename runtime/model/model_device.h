@@ -1,4 +1,4 @@
-/* model_device.h - whether a device runs a model: the one check of plans and of loading. */
+/* model_device.h - whether a device supports a model: the same check for plans and for loading. */
 #ifndef YK_MODEL_MODEL_DEVICE_H
 #define YK_MODEL_MODEL_DEVICE_H
 

@@ -60,7 +60,7 @@ yk_range yk_rank_ffn_of(const yk_rank_source *source, int32_t layer)
   return yk_model_config_has_reader_ffn(source->config, layer) ? source->share.reader_ffn : source->share.ffn;
 }
 
-/* A mixture's kernels multiply the shared expert with the routed ones, whose inputs stay in 16 bits. */
+/* A mixture's kernels multiply the shared expert together with the routed experts, whose inputs stay in 16 bits. */
 static bool is_shared_expert(yk_weight_role role)
 {
   return role == YK_ROLE_SHARED_GATE || role == YK_ROLE_SHARED_UP || role == YK_ROLE_SHARED_DOWN;

@@ -51,7 +51,8 @@ static yk_repack_request request_of(const yk_model_device *dev, const yk_linear_
 
 /* ---- Outlines: parts without data, for plans --------------------------------------------------------------------- */
 
-/* x_size of a part after sorting; 0: x is used as it is. That holds for a share whose sorted inputs have no padding. */
+/* x_size of a part after sorting; 0: x is read in its own order, which holds for a share whose sorted inputs have no
+ * padding. */
 static int64_t x_size_of(const yk_linear_part *part)
 {
   int64_t size = yk_range_size(part->k);

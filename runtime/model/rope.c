@@ -69,7 +69,7 @@ static void scale_llama3(const yk_rope_config *rope, int32_t rotary_dim, float *
   }
 }
 
-/* LongRoPE (Ding et al. 2024): each frequency has a divisor of its own. */
+/* LongRoPE (Ding et al. 2024): each frequency has a separate divisor. */
 static float scale_longrope(const yk_rope_config *rope, int32_t rotary_dim, int32_t n_positions,
                             const float *theta_power, float *inv_freq)
 {

@@ -21,7 +21,8 @@ typedef struct yk_step_counts {
   int32_t max_rows_per_seq;
   int32_t max_kv_tokens;
   int32_t block_table_stride;
-  int32_t n_wanted;         /* rows whose logits are wanted: most draw the next token, some only report */
+  int32_t n_wanted;         /* rows whose logits are wanted: most draw the next token, others only report
+                             * log-probabilities or logits */
   int32_t n_logits;         /* wanted rows whose raw logits are part of the answer */
   int32_t n_copies;         /* at most YK_STEP_MAX_COPIES */
   int32_t n_hidden;         /* wanted rows of which the answer has the hidden state, and nothing else; if these are all
@@ -103,7 +104,7 @@ yk_step_part yk_step_array_part(yk_step_array array);
 /* yk_step_layout_of - the offsets of the arrays and the size of the block. */
 yk_step_layout yk_step_layout_of(const yk_step_counts *counts);
 
-/* yk_step_counts_max - the largest step within the limits, without late arrays, which have no limit of their own. */
+/* yk_step_counts_max - the largest step within the limits, without late arrays, which are not limited. */
 yk_step_counts yk_step_counts_max(const yk_device_limits *limits);
 
 /* yk_step_pad - copy every array that all ranks read from one block into a block with more rows, sequences and

@@ -3,8 +3,8 @@
  *   | yk_step_head: version, counts | the block's first rank_bytes |
  *
  * The arrays for sampling are not part of the message. If the rank that samples is in another process, these arrays
- * follow as a message of their own (engine/machine/remote_sampling.h); all other ranks read only the counts and the
- * first part of the block. Numbers are in the host's byte order, which is the same in all processes of a run. */
+ * follow in a separate message (engine/machine/remote_sampling.h); all other ranks read only the counts and the first
+ * part of the block. Numbers are in the host's byte order, which is the same in all processes of a run. */
 #ifndef YK_MODEL_STEP_MESSAGE_H
 #define YK_MODEL_STEP_MESSAGE_H
 
@@ -28,7 +28,7 @@ yk_step_head yk_step_head_of(const yk_step_counts *counts);
 
 /* yk_step_message_read - a step of a message [n_bytes], 8-byte aligned. The step's block points into the message, and
  *   only its first rank_bytes exist. The step has no answer and no late arrays.
- *   Errors: YK_E_COMM: another version, a count beyond the limits, another size than the counts say. */
+ *   Errors: YK_E_COMM: a different version, a count beyond the limits, or a size that does not match the counts. */
 yk_status yk_step_message_read(void *message, size_t n_bytes, const yk_device_limits *limits, yk_step *out,
                                yk_err *err);
 

@@ -18,7 +18,7 @@ static void append_buffer(yk_strbuf *out, const yk_strbuf *text)
 
 /* ---- Blocks ------------------------------------------------------------------------------------------------------ */
 
-/* Clients drop thoughts without a signature; this one is the answer's id, and nothing depends on it. */
+/* Clients drop thoughts without a signature; the signature is the answer's id and is never verified. */
 static void append_signature(const yk_openai_answer *answer, yk_strbuf *out)
 {
   append(out, ",\"signature\":");

@@ -57,7 +57,7 @@ static void note_stop_reason(yk_answer_choice *c, const yk_output *end)
     if (sampling->stop_ids[i] == c->last_id) yk_json_append_i64(&c->stop_reason, c->last_id);
 }
 
-/* An event is due for the first token, and after as many tokens as the request wants in one event. */
+/* An event is due for the first token, and after each group of tokens that the request puts into one event. */
 static bool is_event_due(const yk_answer_choice *c)
 {
   return c->is_due && (c->n_reported == 0 || c->n_output - c->n_reported >= c->answer->request->stream_interval);

@@ -20,7 +20,7 @@ typedef struct call_form {
   const struct call_form *other;     /* a form that older or newer models of the family write; NULL: none */
 } call_form;
 
-/* White space is limited to what models write. */
+/* White space is limited to the amount that models write. */
 #define GEMMA_STYLE   "\"gemma\", \"max_whitespace_cnt\": 1"
 #define DEEPSEEK_LIST .list_begin = "<｜tool▁calls▁begin｜>", .list_end = "<｜tool▁calls▁end｜>"
 

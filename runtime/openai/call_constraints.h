@@ -10,8 +10,8 @@ typedef enum yk_tool_choice { YK_TOOL_CHOICE_AUTO, YK_TOOL_CHOICE_NONE, YK_TOOL_
 
 /* yk_request_constrain_tools - constrain the output to calls in the format request->tools: with REQUIRED at least one
  *   call of function, or of any tool if function is NULL; with AUTO, if a tool is strict or a JSON schema constrains
- *   the rest of the output, calls as they occur. Nothing for other requests. Errors: YK_E_INVAL: REQUIRED without that
- *   tool, or together with another constraint; YK_E_NOMEM. */
+ *   the remaining output, calls in the positions where they occur. No effect on other requests. Errors: YK_E_INVAL:
+ *   REQUIRED without that tool, or together with another constraint; YK_E_NOMEM. */
 yk_status yk_request_constrain_tools(yk_openai_request *request, yk_tool_choice choice, const char *function,
                                      yk_err *err);
 

@@ -1,5 +1,5 @@
-/* chat_fields.h - the fields of a request that concern a conversation: messages, tools and their settings. Checked as
- * far as the rules hold for every model; the template may still refuse them. */
+/* chat_fields.h - the fields of a request that concern a conversation: messages, tools and their settings. Only rules
+ * that hold for every model are checked; the template may still refuse the fields. */
 #ifndef YK_OPENAI_CHAT_FIELDS_H
 #define YK_OPENAI_CHAT_FIELDS_H
 

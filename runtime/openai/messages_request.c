@@ -105,7 +105,7 @@ static yk_status read_format(yk_translation *t, yk_json format, yk_err *err)
   return YK_OK;
 }
 
-/* "output_format" is the older place of the format. */
+/* "output_format" is the older key of the format. */
 static yk_status read_output(yk_translation *t, yk_json body, yk_err *err)
 {
   yk_json older = yk_translation_take(t, body, "output_format");

@@ -1,5 +1,5 @@
 /* messages_turns.c - the system text and the turns of Anthropic's messages, as messages of a chat. A turn of the user
- * may hold results of tools, which become messages of their own. */
+ * may hold results of tools, which become separate messages. */
 #include <string.h>
 
 #include "openai/messages_request.h"

@@ -25,7 +25,7 @@ struct yk_protocol {
   /* The rest is for bodies that are translated; NULL otherwise. */
   yk_status (*translate)(yk_translation *translation, yk_json body, yk_err *err);
   bool (*keeps)(const char *key);
-  bool shows_excess; /* a prompt longer than the context is refused in the words of Anthropic */
+  bool shows_excess; /* a prompt longer than the context is refused with Anthropic's message */
 };
 
 /* count: a message's prompt alone, whose body needs no max_tokens. */

@@ -1,4 +1,4 @@
-/* request.h - a client's request, read and checked as far as possible without the engine: the body of /v1/completions,
+/* request.h - a client's request, read and checked without the engine: the body of /v1/completions,
  * /v1/chat/completions or /v1/embeddings, or a plain line of `yoke batch`.
  *
  * From bytes to tokens:
@@ -52,7 +52,7 @@ typedef struct yk_openai_defaults {
   /* called for everything in a request that is ignored, such as unknown fields: kind "field", name; or NULL */
   void (*pass_over)(void *user, const char *kind, const char *name);
   void *user;
-  /* of a translated body: where the client has the parameters of each tool, each with a NUL behind it; or NULL */
+  /* of a translated body: the path of each tool's parameters in the client's body, each NUL-terminated; or NULL */
   const char *tool_places;
 } yk_openai_defaults;
 
@@ -115,11 +115,11 @@ typedef struct yk_openai_request {
   bool begins_inside;            /* chat: the prompt has opened the reasoning; set by yk_openai_request_tokenize */
   bool include_reasoning;        /* default true; false: reasoning is not returned */
   bool hides_special;            /* with tools or reasoning: the parser gets special tokens, but the client does not */
-  /* "truncate_prompt_tokens": keep so many tokens of the prompt's end; -1: as many as fit; 0: all */
+  /* "truncate_prompt_tokens": number of tokens kept at the prompt's end; -1: as many as fit; 0: all */
   int32_t truncate_tokens;
   int32_t n_dimensions;    /* embeddings: their first numbers; 0: all */
   bool is_base64;          /* embeddings: as base64 of float32, not as lists of numbers */
-  int32_t stream_interval; /* a stream's first token has its own event; later events hold so many tokens */
+  int32_t stream_interval; /* a stream's first token has its own event; number of tokens in later events */
   char *repeated;          /* owned; responses: members of the answer that repeat the request, as JSON; else NULL */
   bool encrypts_reasoning; /* responses: reasoning is returned as "encrypted_content" too */
   char *message_places; /* owned; of a translated body: where the client has each message, with a NUL behind; or NULL */

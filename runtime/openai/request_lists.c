@@ -113,7 +113,7 @@ static yk_status encode_bad_word(yk_openai_request *request, const yk_engine *en
   return YK_OK;
 }
 
-/* Behind a space the word may be another token: as many tokens, with another first one. */
+/* After a space the word may have a different first token, with the same number of tokens. */
 static bool is_another_word(const yk_token_ids *alone, const yk_token_ids *behind)
 {
   return behind->n_ids == alone->n_ids && behind->n_ids > 0 && behind->ids[0] != alone->ids[0];

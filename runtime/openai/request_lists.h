@@ -13,8 +13,8 @@ yk_status yk_request_read_stop(yk_openai_request *request, yk_json value, yk_err
 /* An array of texts; yk_request_encode_bad_words reads them from the body. */
 yk_status yk_request_read_bad_words(yk_openai_request *request, yk_json value, yk_err *err);
 
-/* yk_request_encode_bad_words - the ids of each word, as in vLLM: at the beginning of a text, and also behind a space
- *   if that gives as many tokens with another first one. */
+/* yk_request_encode_bad_words - the ids of each word, as in vLLM: at the beginning of a text, and also after a space if
+ *   the ids then have the same number and a different first id. */
 yk_status yk_request_encode_bad_words(yk_openai_request *request, const yk_engine *engine, yk_err *err);
 
 /* yk_request_read_stop_ids, yk_request_read_logprob_ids - an array of token ids; the request owns the copy. Errors:

@@ -8,7 +8,7 @@
 /* ---- Contents ---------------------------------------------------------------------------------------------------- */
 
 /* The member of a part that holds its text; NULL: a part of another type. Messages between two agents of Codex have the
- * type encrypted_content, but their text is plain if a model of a server like this one wrote it. */
+ * type encrypted_content, but the text is plain if a model of a server without encryption wrote it. */
 static const char *text_name_of(yk_json type)
 {
   static const char *const names[][2] = {{"input_text", "text"},

@@ -57,8 +57,8 @@ static token_text *make(const char *text, size_t n_bytes)
   return made;
 }
 
-/* Some tokens lose a space at the beginning of a text, so the text is the one that a second occurrence adds to the
- * first. An id without a text has an empty text. NULL: no memory. */
+/* Some tokens lose a space at the beginning of a text, so the text is the difference between two occurrences of the
+ * token and one. An id without a text has an empty text. NULL: no memory. */
 static token_text *find_out(const yk_engine *engine, int32_t id)
 {
   char *once = NULL, *twice = NULL;

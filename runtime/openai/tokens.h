@@ -54,12 +54,11 @@ typedef struct yk_served_names {
 
 /* yk_models_append - {"object": "list", "data": [...], "has_more": false, "models": []} with an entry of data for each
  *   name; a name is id, root and display name, and the parent of an adapter is the first name of the model. Anthropic's
- *   clients read "has_more", and in an entry "type", "display_name" and "created_at". Codex reads "models", whose
- *   entries would replace its own prompt. */
+ *   clients read "has_more", and in an entry "type", "display_name" and "created_at". Codex reads "models", and an
+ *   entry in it would replace Codex's prompt. */
 void yk_models_append(const yk_served_names *names, int64_t created_s, int32_t max_model_tokens, yk_strbuf *out);
 
 /* yk_model_append - one entry of that list, for /v1/models/NAME. parent: of an adapter, its base model; NULL: none. */
-void yk_model_append(const char *name, const char *parent, int64_t created_s, int32_t max_model_tokens,
-                     yk_strbuf *out);
+void yk_model_append(const char *name, const char *parent, int64_t created_s, int32_t max_model_tokens, yk_strbuf *out);
 
 #endif

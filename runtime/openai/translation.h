@@ -34,7 +34,7 @@ typedef struct yk_translation {
   char param[YK_OPENAI_PARAM_BYTES]; /* the field that is being read */
   const yk_openai_defaults *defaults;
   yk_strbuf messages, tools;             /* elements, separated by commas */
-  yk_strbuf message_places, tool_places; /* of each of these in the client's body, each with a NUL behind it */
+  yk_strbuf message_places, tool_places; /* path of each of these in the client's body, each NUL-terminated */
   yk_translated_message message;
   yk_call_ids call_ids;
   bool failed; /* an allocation failed outside the buffers */
@@ -92,7 +92,7 @@ yk_status yk_translation_wrong(const yk_translation *t, const char *expected, yk
 /* yk_translation_field - begin a field of the chat completion; returns the buffer to which its value is appended. */
 yk_strbuf *yk_translation_field(yk_translation *t, const char *name);
 
-/* yk_translation_note - report something that is left out ("tool type"), by yk_openai_defaults.pass_over. */
+/* yk_translation_note - reports an ignored part of the body ("tool type") to yk_openai_defaults.pass_over. */
 void yk_translation_note(const yk_translation *t, const char *kind, yk_json name);
 
 /* ---- Messages and tools ------------------------------------------------------------------------------------------ */

@@ -95,7 +95,7 @@ static yk_status show_floats(const yk_awq_scales *s, yk_quantize_buffer *buffer,
   return YK_OK;
 }
 
-/* The input kind that a module of a layer writes, by whichever of its roles. */
+/* The input kind that a module of a layer writes, in any of its roles. */
 static yk_input_kind written_by(const yk_model_config *config, const char *module, const yk_weight_place *place)
 {
   char name[YK_WEIGHT_NAME_BYTES];

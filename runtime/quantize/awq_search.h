@@ -40,7 +40,7 @@ yk_status yk_awq_search_scales(yk_awq_search *search, const yk_awq_inputs *input
 void yk_awq_fold_free(yk_awq_fold *fold);
 
 /* yk_awq_search_limits - set weight->limits, at which a linear layer's groups are clipped. search owns the limits; they
- *   are valid until the next call. They stay NULL if no row is known, and for groups of more than
+ *   are valid until the next call. They stay NULL if no row was recorded, and for groups of more than
  *   YK_AWQ_MAX_LIMITED_GROUP.
  *   Errors: as above. */
 yk_status yk_awq_search_limits(yk_awq_search *search, const yk_weight_place *reader, yk_awq_floats *weight,

@@ -14,7 +14,7 @@ static const yk_model_config *config_of(const yk_input_recorder *r)
 /* ---- Identifying linear layers ----------------------------------------------------------------------------------- */
 
 /* A linear layer is identified by the name of its first part's weight, for experts by that of the first expert. In a
- * layer of experts the router, which every row passes, represents all layers that read the hidden rows. */
+ * layer of experts the router, whose input is every row, represents all layers that read the hidden rows. */
 static yk_status on_create(void *user, const yk_linear_spec *spec, const yk_linear *linear, yk_err *err)
 {
   (void)err;

@@ -12,7 +12,7 @@ typedef struct yk_observer {
   const yk_device_ops *inner;
   /* Called when a linear layer is created. */
   yk_status (*on_create)(void *user, const yk_linear_spec *spec, const yk_linear *linear, yk_err *err);
-  /* Called before a linear layer's forward runs; layers of a mixture have no forward of their own. */
+  /* Called before a linear layer's forward runs; layers of a mixture have no separate forward. */
   yk_status (*on_forward)(void *user, const yk_linear *linear, const yk_linear_args *args, yk_err *err);
   /* Called once the operation is on the device's stream: work queued after it can read the rows, args->taps and the
    * cache. */

@@ -105,7 +105,7 @@ static void *work(void *context)
   return NULL;
 }
 
-/* Rank 0 reports the progress of the other ranks while it has no work left. */
+/* Rank 0 reports the progress of the other ranks after it has finished its work. */
 static void wait_for(worker *workers, int n_ranks)
 {
   yk_quantize_run *run = workers[0].rank.run;

@@ -1,4 +1,4 @@
-/* quantize_plan.h - decides what happens to each tensor when a checkpoint is quantised. */
+/* quantize_plan.h - the decision, for each tensor of a checkpoint, whether it is quantised, copied or dropped. */
 #ifndef YK_QUANTIZE_QUANTIZE_PLAN_H
 #define YK_QUANTIZE_QUANTIZE_PLAN_H
 

@@ -19,15 +19,15 @@ typedef struct yk_quantize_stream yk_quantize_stream;
 yk_status yk_quantize_stream_open(yk_device *dev, yk_safetensors_writer *writer, const yk_tensor *const *sources,
                                   size_t n, yk_quantize_stream **out, yk_err *err);
 
-/* yk_quantize_stream_buffer - n_bytes of host memory that no pending write reads, for the caller until the next call.
- *   Errors: those of earlier writes (YK_E_IO); YK_E_NOMEM, YK_E_CAPACITY. */
+/* yk_quantize_stream_buffer - n_bytes of host memory that no pending write reads, valid until the next call. Errors:
+ *   those of earlier writes (YK_E_IO); YK_E_NOMEM, YK_E_CAPACITY. */
 yk_status yk_quantize_stream_buffer(yk_quantize_stream *stream, size_t n_bytes, void **out, yk_err *err);
 
 /* yk_quantize_stream_put - queue the next bytes of the file: in the last buffer, or in a source. Pages of a source are
  *   released after the write. Errors: those of earlier writes. */
 yk_status yk_quantize_stream_put(yk_quantize_stream *stream, const void *data, size_t n_bytes, yk_err *err);
 
-/* yk_quantize_stream_pass - from now on only writes read the next source. */
+/* yk_quantize_stream_pass - after this call, only writes read the next source. */
 void yk_quantize_stream_pass(yk_quantize_stream *stream);
 
 /* yk_quantize_stream_drain - wait until everything is written. Errors: those of writes. */

@@ -19,7 +19,7 @@ void yk_bodies_start(void);
  *   reply is the refusal. Server thread. */
 bool yk_bodies_take(yk_exchange *exchange, size_t n_bytes);
 
-/* yk_bodies_give_back - the body of an exchange is no longer held. Server thread. */
+/* yk_bodies_give_back - releases the memory of an exchange's body. Server thread. */
 void yk_bodies_give_back(yk_exchange *exchange);
 
 /* yk_bodies_trim - an exchange has been prepared: return the memory that a large body used to the system. The worker's

@@ -18,7 +18,7 @@ yk_status yk_chat_open(const char *model_dir, const char *chat_template, const y
   return YK_OK;
 }
 
-/* The log gets the cause, which may name files; the client, who is not at fault, does not. */
+/* The log has the cause, which may name files; the answer to the client does not. */
 static yk_status no_helper(const yk_log *log, yk_err *err)
 {
   yk_log_write(log, YK_LOG_ERROR, "%s", err->message);

@@ -336,7 +336,7 @@ static void discard_input(yk_connection *connection)
   for (int i = 0; i < 16 && read_client(connection, buffer) > 0; i++) continue;
 }
 
-/* Selects the time limit that now applies, and finishes a connection whose both ends are done. */
+/* Selects the current time limit, and finishes a connection when both directions are closed. */
 static void settle(yk_connection *connection)
 {
   yk_connections *all = connection->all;
@@ -405,7 +405,7 @@ bool yk_connection_is_blocked(const yk_connection *connection)
   return !is_empty(&connection->to_client);
 }
 
-/* Sends as much as the client accepts at once; the rest is kept. */
+/* Sends the bytes that the client accepts without blocking; keeps the remaining bytes. */
 static bool write_parts(yk_connection *connection, struct iovec *parts, int n_parts)
 {
   yk_outgoing *out = &connection->to_client;

@@ -5,8 +5,8 @@
  *
  * libmicrohttpd reads requests from, and writes answers to, one end of a socket pair; inner_fd is the other end. Only
  * bytes of a request that request_guard.h has passed are written there, and bytes of the next request once the present
- * one is answered. Events of a stream take another way: yk_connection_write_chunk writes them to the client at once,
- * while libmicrohttpd, which has written the head and will write the end, waits.
+ * one is answered. Events of a stream bypass libmicrohttpd: yk_connection_write_chunk writes them to the client at
+ * once, while libmicrohttpd, which writes the head and the end of the answer, waits.
  *
  * libmicrohttpd neither times nor watches a suspended connection, and counts any byte as activity. Therefore a
  * connection must deliver the head of a request within a time limit, from its start or from the previous answer, and
@@ -26,8 +26,7 @@ typedef struct yk_server yk_server;
 typedef struct yk_exchange yk_exchange;
 typedef struct yk_connection yk_connection;
 
-/* A client that reads none of its answer for this time is disconnected; libmicrohttpd has the same limit on its
- * side. */
+/* A client that reads no byte of its answer for this time is disconnected; libmicrohttpd has the same limit. */
 enum { YK_STALLED_CLIENT_S = 300 };
 
 /* Connections with the same limit, ordered by deadline. */
@@ -55,7 +54,8 @@ struct yk_connection {
   bool inner_is_full;    /* EPOLLOUT of inner_fd is watched, too */
   bool is_direct;        /* a stream is written past libmicrohttpd */
   bool has_requested;    /* an earlier request has arrived whole */
-  bool has_left;         /* the client has closed its end; half-closed and gone clients look alike */
+  bool has_left;         /* the client has closed its end; a half-closed connection cannot be distinguished from a
+                          * closed one */
   bool input_ended;      /* end of input, and all input was read */
   bool is_answered;      /* part of the answer to the current request has been relayed */
   yk_exchange *exchange; /* the current one, or NULL */
@@ -119,7 +119,7 @@ bool yk_connection_write_chunk(yk_connection *connection, const char *bytes, siz
 bool yk_connection_is_blocked(const yk_connection *connection);
 
 /* yk_connections_expire - end the connections whose time limit has passed, with 408 if part of a request may have
- *   arrived. Returns when to call again, or INT64_MAX. */
+ *   arrived. Returns the time of the next call, or INT64_MAX. */
 int64_t yk_connections_expire(yk_connections *connections, int64_t now_ns);
 
 #endif

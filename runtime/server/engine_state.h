@@ -8,8 +8,8 @@
 void yk_server_follow_host(yk_server *server);
 
 /* yk_server_check_engine - after a request's failure: checks whether the engine has failed as a whole. If so, the
- *   engine gets no more work, and every running exchange is listed as ready, so that it reads the failure. Server
- *   thread. */
+ *   engine receives no further requests, and every running exchange is listed as ready, so that it reads the failure.
+ *   Server thread. */
 void yk_server_check_engine(yk_server *server);
 
 /* yk_server_has_engine - whether server->engine and info can be used for this exchange; if not, its reply gives the

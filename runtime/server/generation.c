@@ -186,7 +186,7 @@ static bool is_blocked(const yk_exchange *x)
 void yk_generation_pump(yk_exchange *x)
 {
   yk_generation *g = x->generation;
-  if (g->has_ended || !x->engine) return; /* the latter: cancelled, and about to be closed */
+  if (g->has_ended || !x->engine) return; /* no engine: cancelled, and about to be closed */
   /* A slow client's tokens stay in the engine, unless the engine has failed. */
   if (is_blocked(x) && !x->server->has_failed) {
     g->has_news = true;

@@ -37,7 +37,8 @@ void yk_generation_unhold(yk_exchange *exchange);
 /* yk_generation_begin - the server thread takes the generation over from the worker. */
 void yk_generation_begin(yk_exchange *exchange);
 
-/* yk_generation_pump - read the engine's output for the generation, as far as the client keeps up. */
+/* yk_generation_pump - reads the engine's output for the generation, unless the client's unread output exceeds the
+ * limit. */
 void yk_generation_pump(yk_exchange *exchange);
 
 /* yk_generation_fail - end the generation with this error, as a reply or as the last event of its stream. */

@@ -22,7 +22,7 @@
 
 enum {
   STREAM_BLOCK_BYTES = 256,
-  RETRY_ELSEWHERE_S = 1 /* while stopping: a router has another server, and will not choose this one again */
+  RETRY_ELSEWHERE_S = 1 /* while stopping: a router then sends requests to another server */
 };
 
 /* The page uses no resources of other origins, and no other page may frame it. */
@@ -76,7 +76,7 @@ static void take_prepared(yk_ready_node *node)
 {
   yk_exchange *x = (yk_exchange *)((char *)node - offsetof(yk_exchange, prepared));
   yk_generation_unhold(x);
-  yk_bodies_give_back(x); /* the request owns what is still needed of the body */
+  yk_bodies_give_back(x); /* the request has copies of all data of the body that is still needed */
   x->state = x->generation ? YK_RUNNING : YK_ANSWERED;
   if (atomic_load(&x->is_given_up)) make_late(x);
   if (!x->mhd || atomic_load(&x->is_gone)) {

@@ -21,8 +21,8 @@ static const int64_t flush_ns = 2000000000;
 
 /* ---- Signals ----------------------------------------------------------------------------------------------------- */
 
-/* From here on requests are refused, on new connections too, so that health checks and routers read a 503 rather than
- * fail to connect. A socket of systemd is left to systemd: clients that connect now wait for the next server. */
+/* From this point requests are refused, also on new connections, so that health checks and routers read a 503 rather
+ * than fail to connect. systemd keeps its socket open: clients that connect now wait for the next server. */
 static void drain(yk_server *server)
 {
   yk_service_notify("STOPPING=1");
@@ -148,7 +148,7 @@ static yk_status wait_for_events(yk_server *server, int64_t next_ns, yk_err *err
   return YK_OK;
 }
 
-/* Whether a process of a run of several is lost, and with it the others, which end. */
+/* Whether the run has lost one of its processes, so that all processes end. */
 static bool has_lost_processes(yk_server *server, yk_err *failure)
 {
   return server->options.engine.n_processes > 1 && !server->options.restarts_on_failure &&

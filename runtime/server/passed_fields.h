@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 
-/* Names that are remembered, of at most so many bytes each. Later names are not logged. */
+/* Number of remembered names, and the maximum bytes of a name. Further names are not logged. */
 enum { YK_PASSED_FIELDS = 64, YK_PASSED_FIELD_BYTES = 64 };
 
 typedef struct yk_passed_fields {

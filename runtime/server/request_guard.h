@@ -1,11 +1,11 @@
 /* request_guard.h - checks the bytes of requests before libmicrohttpd reads them.
  *
  * libmicrohttpd appends folded header lines to the name before, takes a carriage return alone for the end of a line and
- * NULs for the end of a text. A proxy that parses such a request otherwise sees a different sequence of requests. So
- * everything that leaves doubt about the end or the addressee of a request is refused, as RFC 9110 (5.5, 8.6) and RFC
- * 9112 (2.2, 3.2, 5.1, 5.2, 6.1, 6.3, 7.1) require or allow, and the connection is closed. A request that passes is
- * written anew, so that only one reading is possible: one line a header, chunks without extensions and trailers, the
- * target's path alone, with the target's authority, if it has one, as Host. */
+ * NULs for the end of a text. A proxy that parses such a request otherwise sees a different sequence of requests. Every
+ * ambiguity about the end or the addressee of a request is therefore refused, as RFC 9110 (5.5, 8.6) and RFC 9112 (2.2,
+ * 3.2, 5.1, 5.2, 6.1, 6.3, 7.1) require or allow, and the connection is closed. A request that passes is rewritten in a
+ * form with one interpretation: one line per header, chunks without extensions and trailers, the target's path alone,
+ * with the target's authority, if any, as Host. */
 #ifndef YK_SERVER_REQUEST_GUARD_H
 #define YK_SERVER_REQUEST_GUARD_H
 

@@ -1,5 +1,5 @@
 /* request_log.h - a log line for each request that is refused or fails and, if so configured, two lines for every
- * request, which quote what the client sent. */
+ * request, which quote the client's data. */
 #ifndef YK_SERVER_REQUEST_LOG_H
 #define YK_SERVER_REQUEST_LOG_H
 

@@ -54,7 +54,7 @@ static yk_status open_signals(yk_server *server, yk_err *err)
   return server->signal_fd >= 0 ? YK_OK : yk_err_set(err, YK_E_IO, "signalfd: %s", strerror(errno));
 }
 
-/* Raises the limit of descriptors to what the connections need, as far as this process may. */
+/* Raises the limit of descriptors to the number that the connections need, or to this process's hard limit. */
 static yk_status raise_limits(yk_server *server, yk_err *err)
 {
   struct rlimit limit;

@@ -1,9 +1,9 @@
 /* server.h - an OpenAI endpoint over HTTP in front of one engine.
  *
  * One thread serves all connections (libmicrohttpd on epoll; a stream that waits for tokens is a suspended connection).
- * YK_WORKERS further threads (workers.h) read bodies, render chat templates, tokenise and submit, and as many more take
- * requests that may wait for a template's helper process. One thread loads the engine, and loads it again after a
- * failure. See README.md in this folder. */
+ * YK_WORKERS further threads (workers.h) read bodies, render chat templates, tokenise and submit, and YK_WORKERS more
+ * process requests that may wait for a template's helper process. One thread loads the engine, and loads it again after
+ * a failure. See README.md in this folder. */
 #ifndef YK_SERVER_SERVER_H
 #define YK_SERVER_SERVER_H
 

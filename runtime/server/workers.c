@@ -43,7 +43,7 @@ static yk_large_place *free_place(yk_workers *workers)
   return NULL;
 }
 
-/* The next job; NULL: none may begin. *place: of a large job while it runs. */
+/* Returns the next job; NULL: none may begin. *place: slot of a large job while it runs. */
 static yk_job *take_next(yk_workers *workers, yk_large_place **place)
 {
   *place = free_place(workers);
@@ -99,7 +99,7 @@ yk_status yk_workers_start(yk_workers *workers, yk_err *err)
   return YK_OK;
 }
 
-/* Sets the job's turn: behind its owner's jobs. Returns how many of these wait. */
+/* Sets the job's turn, after its owner's jobs. Returns the number of the owner's waiting jobs. */
 static int set_turn(yk_workers *workers, yk_job *job)
 {
   int n = 0;

@@ -1,7 +1,7 @@
 /* workers.h - threads for work that would delay the server thread's streams: parsing bodies, rendering chat templates,
  * tokenising.
  *
- * One thread is always left to small jobs: a small job waits only for small jobs. Large jobs have an owner, the client:
+ * One thread is reserved for small jobs: a small job waits only for small jobs. Large jobs have an owner, the client:
  * one job of an owner runs at a time, and owners take turns, so that a large job waits for the large jobs of its owner
  * before it, and for at most one of each other owner. */
 #ifndef YK_SERVER_WORKERS_H
@@ -31,7 +31,7 @@ typedef struct yk_job_queue {
 
 typedef struct yk_large_place {
   bool is_taken;
-  uint64_t owner; /* of the job, which may be freed before it has left its place */
+  uint64_t owner; /* owner of the job, which may be freed before the slot is free */
 } yk_large_place;
 
 typedef struct yk_workers {

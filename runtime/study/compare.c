@@ -47,7 +47,7 @@ static yk_status find_ratio(yk_compared *pair, const char *metric, yk_err *err)
   return status;
 }
 
-/* Adds the points of A, or then those of B. A point of B joins the same point of A. */
+/* Adds the points of A, or then those of B. A point of B is added to the entry of the same point of A. */
 static yk_status add_points(const json_t *study, bool is_b, yk_compared *all, size_t *n, yk_err *err)
 {
   json_t *point;

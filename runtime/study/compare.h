@@ -21,7 +21,7 @@ typedef struct yk_compared {
 
 /* yk_study_compare - compare every point of either study, those of A first and in its order. metric: the compared
  *   figure; times ("..._ms", "..._us", "duration"), energies, "preemptions", "memory_bytes" and "between_share" are
- *   worse if larger, others if smaller. *out [*n] is malloc'd; free with yk_study_compare_free.
+ *   worse if larger, other metrics are worse if smaller. *out [*n] is malloc'd; free with yk_study_compare_free.
  *   Errors: YK_E_FORMAT if a study has a point twice, YK_E_INVAL if no pair has the metric, YK_E_NOMEM. */
 yk_status yk_study_compare(const json_t *study_a, const json_t *study_b, const char *metric, yk_compared **out,
                            size_t *n, yk_err *err);

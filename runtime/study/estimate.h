@@ -1,5 +1,6 @@
 /* estimate.h - estimates how long a study will take. A point's size gives a rough time; the ratio of measured to rough
- * times of finished runs corrects the others, and likewise the starts of engines. */
+ * times of finished runs corrects the estimates of the other points; starts of engines are corrected in the same
+ * way. */
 #ifndef YK_STUDY_ESTIMATE_H
 #define YK_STUDY_ESTIMATE_H
 

@@ -18,7 +18,7 @@ typedef struct yk_gpu_type {
   double all_reduce_start_us, all_reduce_step_us, all_reduce_bytes_per_s;
 } yk_gpu_type;
 
-/* yk_gpu_type_at - the types in a fixed order; NULL behind the last. */
+/* yk_gpu_type_at - the types in a fixed order; NULL after the last. */
 const yk_gpu_type *yk_gpu_type_at(int index);
 
 /* yk_gpu_type_find - the type whose name is in a device's name, or has a user's "4090" in it, in any case; NULL:

@@ -118,7 +118,8 @@ static step_time time_step(const replica *r, double rows, double prompt_rows)
   return time;
 }
 
-/* Time from one step of a group of sequences to its next, of so many groups. The ids go back to the first stage. */
+/* Time from one step of a group of sequences to the group's next step, with this number of groups. The sampled ids are
+ * sent back to the first stage. */
 static double cycle_s(const replica *r, const step_time *time, double rows, double groups)
 {
   double send = send_s(r, rows * (double)r->stage.hidden_size * ELEMENT_BYTES);

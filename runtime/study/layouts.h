@@ -3,10 +3,11 @@
  * A step of r rows on tp ranks takes
  *   step = bytes / (B tp) + flops / (F tp) + layers c + (2 layers + 1) a(tp, 2 r hidden) + d
  * with the memory's rate B and the GEMM rate F of one GPU, all bytes and flops of limits.h (weights, KV, lm_head, and
- * attention), and all-reduces a of the rows. Unlike in the limit, bytes and flops of an operation count one after the
- * other: a product of a few rows is not wholly hidden behind its weights. c are the kernels' starts and ends, 20.5 us a
- * layer on one GPU and 14.0 on several, where an all-reduce does the norms; an all-reduce takes 1.7 us longer than
- * alone, since ranks arrive one after the other; d, 38 us, is the sampling and the gap to the next step.
+ * attention), and all-reduces a of the rows. Unlike in the limit, the times for bytes and for flops of an operation are
+ * added: the products of a few rows do not overlap completely with the loading of weights. c are the kernels' starts
+ * and ends, 20.5 us a layer on one GPU and 14.0 on several, where an all-reduce does the norms; an all-reduce takes 1.7
+ * us longer than in isolation, since ranks arrive one after the other; d, 38 us, is the sampling and the gap to the
+ * next step.
  *
  * The four constants are fitted to the decode steps of Qwen3-8B on one and two H200s, mean error 1.5 %. Applied to
  * Qwen3-32B on one and two H200s, which the fit has not used: 3.8 %, at most 9.3 %; to Qwen3-8B on one and two H100s,
@@ -15,14 +16,14 @@
  * than the formula, since its experts have few rows each: Qwen3-30B-A3B on one and two H200s 9 %, at most 24 %. Without
  * measurements: pipeline stages, networks, PCIe, GPUs whose rates are from a datasheet.
  *
- * With pp stages, pp groups of running sequences are under way. A group's next step begins when it has passed all
- * stages, and a stage is free for the next group when it is done with the last:
+ * With pp stages, pp groups of sequences run at the same time. A group's next step begins when it has passed all
+ * stages, and a stage is free for the next group when it has finished the previous group:
  *   step(r) = max(sum of the stages' times + pp sends, pp x the slowest stage), each of r / pp rows.
  * Over h hosts an all-reduce has two levels (parallel/comm_levels.h): within each host, then the faster of two ways
  * between hosts, at a host's rate, with tp / h ranks on each:
  *   ceil(log2 h) latencies and (h - 1) tp / h times the bytes, up to 8 hosts: each rank gets the other hosts' sums
  *   2 ceil(log2 h) latencies and 2 (h - 1) / h times the bytes: each rank reduces a slice
- * Replicas share nothing. */
+ * Replicas are independent. */
 #ifndef YK_STUDY_LAYOUTS_H
 #define YK_STUDY_LAYOUTS_H
 
@@ -38,7 +39,7 @@ typedef struct yk_layout {
 /* The machines, and the network between them. */
 typedef struct yk_layout_hosts {
   yk_gpu_type gpu;
-  yk_machine_rates rates; /* of the type, or measured: with times of all-reduces, these count */
+  yk_machine_rates rates; /* of the type, or measured; measured times of all-reduces have priority */
   int n_hosts, gpus_per_host;
   double link_bytes_per_s; /* of one host, in one direction */
   double link_latency_s;   /* of a message between hosts */

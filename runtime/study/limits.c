@@ -73,7 +73,7 @@ typedef struct sum {
   yk_step_work work;
 } sum;
 
-/* Adds n operations of so many bytes and flops each. */
+/* Adds n operations with the given bytes and flops each. */
 static void add_operation(sum *total, double n, double bytes, double flops)
 {
   double memory_s = bytes / total->machine->memory_bytes_per_s, gemm_s = flops / total->machine->gemm_flops;
@@ -170,7 +170,7 @@ static void add_grouped(sum *total, const yk_model_shapes *shapes, const head_si
   add_product(total, heads->layers, q_size, hidden, rows, element_bytes);
 }
 
-/* Adds gated delta nets and Mamba2 with the states of so many sequences. */
+/* Adds gated delta nets and Mamba2 with the states of n_seqs sequences. */
 static void add_states(sum *total, const yk_model_shapes *shapes, double rows, double n_seqs, double element_bytes)
 {
   double layers = (double)shapes->n_delta_layers, hidden = (double)shapes->hidden_size;
@@ -206,15 +206,16 @@ static void add_latent(sum *total, const yk_model_shapes *shapes, double repeate
   add_product(total, layers, heads * value_dim, hidden, rows, element_bytes);
 }
 
-/* Pairs of a row and a position that it sees, in prompts and in decodes, and positions whose K and V are read. */
+/* Pairs of a row and a position that the row attends to, in prompts and in decodes, and positions whose K and V are
+ * read. */
 typedef struct pairs {
   double read_tokens, of_prompts, of_decodes;
 } pairs;
 
-/* Rows of a step, which see their positions within a window of so many tokens; 0: without one. */
+/* Rows of a step, which attend to positions within a window; 0: no window. */
 typedef struct view {
   const yk_limit_load *load;
-  double prompts;  /* whose rows the step has, less the shared prefix; may be a fraction of one */
+  double prompts;  /* number of prompts whose rows the step has, without the shared prefix; may be a fraction */
   double prefixes; /* shared prefixes whose rows the step has */
   double decodes;  /* sequences with one row */
   double prompt_rows;
@@ -275,7 +276,7 @@ static void add_attention(sum *total, const yk_model_shapes *shapes, const yk_li
   }
 }
 
-/* Adds one step of so many rows, with a row of lm_head for each of n_seqs sequences. */
+/* Adds one step with the given number of rows, with a row of lm_head for each of n_seqs sequences. */
 static void add_step(sum *total, const yk_model_shapes *shapes, const yk_limit_load *load, double rows, double n_seqs,
                      const view *seen)
 {

@@ -19,8 +19,9 @@
  * A run of a batch takes its prefill and output - 1 decode steps: the prefill yields the first token.
  *
  * With clients or a request rate, steps mix prompts with decodes. With n running requests, the measured mean, a step
- * yields at most n tokens, since each request takes part in at least `output` steps: one yields its first token, with
- * its prompt spread over any of them, and output - 1 are decodes. The mean step therefore has
+ * yields at most n tokens, since each request takes part in at least `output` steps: one step yields the request's
+ * first token, with its prompt spread over any of the steps, and output - 1 steps are decodes. The mean step therefore
+ * has
  *   n (own input + output - 1) / output rows, n of them rows of lm_head,
  * and attention's bytes and flops in the same proportion. The roofline of the mean step is the limit: the time is
  * convex in the number of rows, so the mean time is at least the time of the mean step. A shared prefix counts as zero:
@@ -71,13 +72,13 @@ typedef struct yk_limit {
  *   are missing. */
 bool yk_machine_rates_read(const json_t *machine, yk_machine_rates *out);
 
-/* yk_machine_all_reduce_s - time of an all-reduce of n_bytes over so many ranks: 0 for one rank. Between measured sizes
- *   interpolated linearly in both logarithms, below them the smallest size's time, above them in proportion to bytes;
- *   without measurements for the number of ranks 2 (ranks - 1) / ranks n_bytes / link; negative without a link's rate
- *   too. */
+/* yk_machine_all_reduce_s - time of an all-reduce of n_bytes over this number of ranks: 0 for one rank. Between
+ *   measured sizes interpolated linearly in both logarithms, below them the smallest size's time, above them in
+ *   proportion to bytes; without measurements for the number of ranks 2 (ranks - 1) / ranks n_bytes / link; negative
+ *   without a link's rate too. */
 double yk_machine_all_reduce_s(const yk_machine_rates *machine, int ranks, double n_bytes);
 
-/* yk_machine_has_all_reduces - whether all-reduces over so many ranks have been measured. */
+/* yk_machine_has_all_reduces - whether all-reduces over this number of ranks have been measured. */
 bool yk_machine_has_all_reduces(const yk_machine_rates *machine, int ranks);
 
 /* yk_limit_compute - see above. Without times of all-reduces and a link's rate all-reduces count as zero. Thread:
@@ -101,7 +102,7 @@ typedef struct yk_step_work {
 yk_step_work yk_limit_decode_work(const yk_model_shapes *shapes, const yk_machine_rates *machine,
                                   const yk_limit_load *load);
 
-/* yk_limit_prompt_work - a step of so many prompt rows of prompts of load->input_len tokens. Thread: any. */
+/* yk_limit_prompt_work - a step of n_rows prompt rows, of prompts of load->input_len tokens. Thread: any. */
 yk_step_work yk_limit_prompt_work(const yk_model_shapes *shapes, const yk_machine_rates *machine,
                                   const yk_limit_load *load, double rows);
 

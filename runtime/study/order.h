@@ -1,6 +1,6 @@
 /* order.h - the order in which a study runs: rounds, one for each start, in each of which every configuration is
  * started once, in random order. Within one engine start the points come in random order, with a new order for each
- * repeat, so that a drift (of a clock, a temperature) affects all points alike (a randomised block design). The last
+ * repeat, so that a drift (of a clock, a temperature) affects all points equally (a randomised block design). The last
  * start of a configuration ends with a profiled run of each of its points. */
 #ifndef YK_STUDY_ORDER_H
 #define YK_STUDY_ORDER_H

@@ -14,7 +14,7 @@
 enum { PATH_BYTES = 4400, SUFFIX_BYTES = 96 };
 
 /* "_512_in_100_out_max-num-seqs_64": letters, digits, "-", "." and "_"; number is appended if the text was cut or
- * changed, so that no two suffixes are alike. */
+ * changed, so that suffixes are distinct. */
 static void make_suffix(const yk_plot_group *group, size_t number, char suffix[SUFFIX_BYTES])
 {
   size_t n = 0;

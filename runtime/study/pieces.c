@@ -45,7 +45,7 @@ static double imbalance(const yk_split *split, int ranks, const double whole_s[Y
   return yk_split_slowest(split, ranks, whole_s) - mean_s;
 }
 
-/* Fits products, attention, and the wait for the rank with the largest share of them. */
+/* Fits products, attention, and the wait for the rank with the largest share. */
 static void fit_split(const yk_split *split, const yk_pieces *measured, size_t n, yk_pieces *fitted)
 {
   double shares[YK_PIECES_MAX], all[YK_SPLIT_PARTS], whole_s[YK_SPLIT_PARTS];

@@ -9,13 +9,13 @@
 
 enum { YK_PIECES_MAX = 64 };
 
-/* Seconds for a token of output on so many ranks, mean over the ranks. */
+/* Seconds per output token on a number of ranks, mean over the ranks. */
 typedef struct yk_pieces {
   int ranks;
   double split_s[YK_SPLIT_PARTS]; /* each part that is split over ranks: products and attention */
   double transfer_s, wait_s, rest_s;
   double machine_transfer_s; /* the point's all-reduces by the machine's own figures; negative: unknown */
-  bool is_machine_measured;  /* measured on so many ranks, rather than derived from a link's rate */
+  bool is_machine_measured;  /* measured on this number of ranks, not derived from a link's rate */
 } yk_pieces;
 
 /* yk_pieces_fit - complete *fitted, whose ranks and machine figures are set, from the pieces of n other rank counts, 1

@@ -29,7 +29,7 @@ static yk_status append_json(yk_strbuf *out, const json_t *study, yk_err *err)
   return YK_OK;
 }
 
-/* Appends the figures of a group as elements, from which the page takes those that it shows. */
+/* Appends the figures of a group as elements; the page selects the figures that it shows. */
 static yk_status append_drawings_of(yk_strbuf *out, const json_t *study, size_t point, yk_err *err)
 {
   static const char *const places[] = {[YK_PLOT_WIDE] = "wide", [YK_PLOT_NARROW] = "narrow"};

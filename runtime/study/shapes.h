@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-/* Groups of linear layers that checkpoints quantise alike. */
+/* Groups of linear layers that a checkpoint quantises in the same format. */
 typedef enum yk_linear_group {
   YK_LINEAR_ATTENTION,
   YK_LINEAR_STATES,  /* of gated delta nets and Mamba2 */

@@ -1,10 +1,10 @@
 /* stats.h - statistics of repeated runs: medians and confidence intervals.
  *
- * Two runs of one engine start are more alike than runs of two starts (memory addresses, clocks and neighbours differ),
- * so the start is the repeated unit: its value is the median of its runs, and intervals come from the spread of these
- * medians with Student's t. That is the top level of the hierarchy in T. Kalibera, R. Jones, "Rigorous benchmarking in
- * reasonable time" (ISMM 2013, sections 6 and 7), with a median instead of a mean within a start. Few starts give valid
- * but wide intervals: t is 12.7 for two starts, 4.3 for three, 2.8 for five.
+ * Two runs of one engine start are more similar than runs of two starts (memory addresses, clocks and neighbours
+ * differ), so the start is the repeated unit: its value is the median of its runs, and intervals come from the spread
+ * of these medians with Student's t. That is the top level of the hierarchy in T. Kalibera, R. Jones, "Rigorous
+ * benchmarking in reasonable time" (ISMM 2013, sections 6 and 7), with a median instead of a mean within a start. Few
+ * starts give valid but wide intervals: t is 12.7 for two starts, 4.3 for three, 2.8 for five.
  *
  * The interval of a ratio of two such means is Fieller's (E. C. Fieller, "Some problems in interval estimation", J. R.
  * Stat. Soc. B 16, 1954): all r for which a - r b does not differ from 0 by more than t standard errors, with Welch's

@@ -110,7 +110,7 @@ static bool holds_whole_experts(const yk_study_frame *frame, const json_t *info)
   return frame->shapes && frame->shapes->n_expert_layers > 0 && json_is_true(json_object_get(info, "expert_parallel"));
 }
 
-/* Ranks on CPUs share the rates of their host; those of several hosts have as many. */
+/* Ranks on CPUs share the rates of their host; ranks of several hosts are divided evenly over the hosts. */
 static yk_machine_rates rates_of_hosts(const yk_machine_rates *one, const json_t *info)
 {
   yk_machine_rates rates = *one;

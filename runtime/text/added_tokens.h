@@ -1,7 +1,7 @@
 /* added_tokens.h - the "added_tokens" of a tokenizer.json: texts that are one token wherever they occur.
  *
- * Tokens that are not "normalized" are cut out of the raw text; the others, in their normalised form, out of the
- * normalised rest. The leftmost match wins, then the longest. */
+ * Tokens that are not "normalized" are matched in the raw text; the other tokens are matched, in normalised form, in
+ * the normalised remaining text. The leftmost match wins, then the longest. */
 #ifndef YK_TEXT_ADDED_TOKENS_H
 #define YK_TEXT_ADDED_TOKENS_H
 
@@ -41,7 +41,7 @@ typedef struct yk_more_tokens {
  *   special tokens that are not added tokens yet. A token of the model's vocabulary keeps its id; the others must
  *   follow the vocabulary without gaps, as the public implementation numbers them.
  *   Errors: YK_E_FORMAT (names file and token: an id that another token has, or not the next free id), YK_E_NOMEM.
- *   On failure nothing is left to free. */
+ *   On failure the caller frees nothing. */
 yk_status yk_added_tokens_parse(yk_added_tokens *added, const char *file, yk_json value, const yk_more_tokens *more,
                                 const yk_vocab *model, const yk_normalizer *normalizer, yk_err *err);
 void yk_added_tokens_free(yk_added_tokens *added);

@@ -2,7 +2,7 @@
  *
  * A pattern distinguishes characters only by its sets. All characters that belong to the same sets become one symbol, a
  * byte, so that a text becomes a string of symbols, one for each code point, and the pattern a pattern over bytes: any
- * engine of regular expressions will do, whatever its Unicode version. */
+ * engine of regular expressions can be used, independent of its Unicode version. */
 #ifndef YK_TEXT_ALPHABET_H
 #define YK_TEXT_ALPHABET_H
 

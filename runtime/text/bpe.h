@@ -50,7 +50,7 @@ typedef struct yk_bpe_scratch {
 void yk_bpe_scratch_free(yk_bpe_scratch *scratch);
 
 /* yk_bpe_parse - read the value of "model". file names it in errors. YK_E_UNSUPPORTED: a model type or an option that
- *   is not implemented. On failure nothing is left to free. */
+ *   is not implemented. On failure the caller frees nothing. */
 yk_status yk_bpe_parse(yk_bpe *bpe, const char *file, yk_json model, yk_err *err);
 void yk_bpe_free(yk_bpe *bpe);
 

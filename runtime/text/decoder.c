@@ -249,7 +249,7 @@ static void end_token(yk_decoder_stream *stream, size_t at)
   end_token(stream, at + 1);
 }
 
-/* Ends the list: passes on the text held back. Stages that make one token of many end it now. */
+/* Ends the list: passes on the text held back. Stages that merge several tokens emit the merged token. */
 static void end_list(yk_decoder_stream *stream, size_t at)
 {
   state *own = &stream->states[at];

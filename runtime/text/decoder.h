@@ -17,7 +17,7 @@ typedef struct yk_decoder {
   size_t n_stages;
 } yk_decoder;
 
-/* yk_decoder_parse - read the value of "decoder" (absent or null: none). On failure nothing is left to free. */
+/* yk_decoder_parse - read the value of "decoder" (absent or null: none). On failure the caller frees nothing. */
 yk_status yk_decoder_parse(yk_decoder *decoder, const char *file, yk_json value, yk_err *err);
 void yk_decoder_free(yk_decoder *decoder);
 
@@ -51,7 +51,8 @@ yk_status yk_decoder_stream_cut(yk_decoder_stream *stream, yk_strbuf *out, yk_er
 yk_status yk_decoder_stream_token_bytes(yk_decoder_stream *stream, const char *token, size_t n_bytes, yk_strbuf *out,
                                         yk_err *err);
 
-/* yk_decoder_stream_finish - no more tokens: append the rest. The stream can then begin another text. */
+/* yk_decoder_stream_finish - no more tokens follow: appends the text held back. The stream can then begin another
+ * text. */
 yk_status yk_decoder_stream_finish(yk_decoder_stream *stream, yk_strbuf *out, yk_err *err);
 
 #endif

@@ -5,15 +5,16 @@
 
 #include "text/ids.h"
 
-/* Tokens of ordinary text are shorter: a text with at most so many bytes for each allowed token is encoded at once. */
+/* Tokens of ordinary text are shorter: a text with at most this number of bytes per allowed token is encoded at
+ * once. */
 enum { TOKEN_BYTES = 8 };
 
 /* Number of end encodings that are compared: several reveal groupings of digits and of repeated characters. */
 enum { N_ENDS = 4, MARGIN_IDS = 64 };
 
-/* The beginning of a text, encoded alone, has at most so many tokens more than the text: those of a cut added token, of
- * the last piece, which the pattern might have cut otherwise, and of characters that are composed with their
- * successors. */
+/* The beginning of a text, encoded separately, has at most this number of tokens more than the text: the tokens of a
+ * cut added token, of the last piece, which the pattern might have cut otherwise, and of characters that are composed
+ * with their successors. */
 static size_t margin(size_t max_ids)
 {
   return 256 + max_ids / 16;

@@ -11,7 +11,7 @@ typedef struct yk_normalizer {
   size_t n_steps;
 } yk_normalizer;
 
-/* yk_normalizer_parse - read the value of "normalizer" (absent or null: none). On failure nothing is left to free. */
+/* yk_normalizer_parse - read the value of "normalizer" (absent or null: none). On failure the caller frees nothing. */
 yk_status yk_normalizer_parse(yk_normalizer *normalizer, const char *file, yk_json value, yk_err *err);
 void yk_normalizer_free(yk_normalizer *normalizer);
 

@@ -44,7 +44,7 @@ static bool equal_so_far(const char *a, size_t n_a, const char *b, size_t n_b)
   return memcmp(a, b, n_a < n_b ? n_a : n_b) == 0;
 }
 
-/* Whether the text from begin to end could be the rest of the token, or a part of the rest. */
+/* Whether the text from begin to end could be the remaining text of the token, or a part of it. */
 static bool continues_token(const char *token, size_t token_bytes, const subject *in, size_t begin, size_t end)
 {
   for (size_t k = 1; k < token_bytes; k++)

@@ -14,7 +14,7 @@ enum { YK_POST_TEXT = -1 };
 
 /* yk_post_processor_parse - read the value of "post_processor" (absent or null: none). Ids in it must be below
  *   id_limit.
- *   On failure nothing is left to free. */
+ *   On failure the caller frees nothing. */
 yk_status yk_post_processor_parse(yk_post_processor *post, const char *file, yk_json value, int32_t id_limit,
                                   yk_err *err);
 void yk_post_processor_free(yk_post_processor *post);

@@ -11,8 +11,8 @@ typedef struct yk_pre_tokenizer {
   size_t n_steps;
 } yk_pre_tokenizer;
 
-/* yk_pre_tokenizer_parse - read the value of "pre_tokenizer" (absent or null: none). On failure nothing is left to
- *   free. */
+/* yk_pre_tokenizer_parse - read the value of "pre_tokenizer" (absent or null: none). On failure the caller frees
+ *   nothing. */
 yk_status yk_pre_tokenizer_parse(yk_pre_tokenizer *pre_tokenizer, const char *file, yk_json value, yk_err *err);
 void yk_pre_tokenizer_free(yk_pre_tokenizer *pre_tokenizer);
 

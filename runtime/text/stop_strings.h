@@ -20,8 +20,8 @@ void yk_stop_strings_free(yk_stop_strings *stops);
 /* yk_stop_strings_push - take a piece of text and append to out the part that certainly precedes any stop string:
  *   everything except the longest end that begins one. True when a stop string is complete: out then has the text
  *   before the stop string that is complete first (of several that end together, the first of the list), or up to its
- *   end, and the rest is dropped. The result does not depend on how a text is cut into pieces. armed: false ignores
- *   stop strings (min_tokens). */
+ *   end, and the following text is dropped. The result does not depend on how a text is cut into pieces. armed: false
+ *   ignores stop strings (min_tokens). */
 bool yk_stop_strings_push(yk_stop_strings *stops, const char *text, size_t n_bytes, bool armed, yk_strbuf *out);
 
 /* yk_stop_strings_found - the complete stop string, NUL-terminated, which lives as long as stops; NULL: none. */

@@ -191,7 +191,7 @@ static yk_status find_piece_plain(encoding *work, yk_piece piece, yk_err *err)
   return YK_OK;
 }
 
-/* Normalises one piece of text and cuts the normalised added tokens out of it. */
+/* Normalises one piece of text and splits it at the normalised added tokens. */
 static yk_status normalize_piece(const yk_tokenizer *tokenizer, encoding *work, yk_piece piece, yk_err *err)
 {
   const yk_added_tokens *added = &tokenizer->added;
@@ -209,7 +209,7 @@ static yk_status normalize_piece(const yk_tokenizer *tokenizer, encoding *work, 
                              piece.at_start, out, err);
 }
 
-/* Cuts the added tokens out of the text and normalises the rest; work->pieces has the result. */
+/* Splits the text at the added tokens and normalises the other pieces; work->pieces has the result. */
 static yk_status extract_added_tokens(const yk_tokenizer *tokenizer, encoding *work, const char *text, size_t n_bytes,
                                       yk_err *err)
 {

@@ -1,6 +1,6 @@
 /* unicode_form.h - Unicode normalisation forms (UAX #15) as in the public `tokenizers` package, which implements
- * Unicode 9: characters that later versions added stay unchanged, whatever text surrounds them. All other characters
- * have the same forms in every version of utf8proc, since Unicode never changes the forms of an assigned character. */
+ * Unicode 9: characters that later versions added stay unchanged in any context. All other characters have the same
+ * forms in every version of utf8proc, since Unicode never changes the forms of an assigned character. */
 #ifndef YK_TEXT_UNICODE_FORM_H
 #define YK_TEXT_UNICODE_FORM_H
 

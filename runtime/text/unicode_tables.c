@@ -1,4 +1,4 @@
-/* Written by scripts/make_unicode_tables.py from what the package tokenizers 0.23.3 does. */
+/* Written by scripts/make_unicode_tables.py from the behaviour of the package tokenizers 0.23.3. */
 #include "text/unicode_tables.h"
 
 /* clang-format off */

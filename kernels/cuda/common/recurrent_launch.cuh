@@ -6,8 +6,8 @@
 
 namespace yk_cuda {
 
-/* Whether all of a number of thread blocks fit on the current GPU at once, one per multiprocessor, with the given
- * shared memory. */
+/* Whether n_blocks thread blocks with shared_bytes of shared memory fit on the current GPU at once, one per
+ * multiprocessor. */
 inline cudaError_t have_own_multiprocessors(int64_t n_blocks, size_t shared_bytes, bool *yes)
 {
   int device = 0, n_multiprocessors = 0, most = 0;

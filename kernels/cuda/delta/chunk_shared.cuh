@@ -66,7 +66,7 @@ template <typename T> struct prepare_shared {
   head_matrix heads[1];                         /* number of elements: as many as fit in the launch's shared memory */
 };
 
-/* Shared memory for n value heads at a time. */
+/* Shared memory for n_heads value heads at a time. */
 template <typename T> constexpr size_t prepare_bytes(int n_heads)
 {
   return sizeof(prepare_shared<T>) + (n_heads - 1) * sizeof(head_matrix);

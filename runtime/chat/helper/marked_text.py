@@ -39,7 +39,8 @@ class MarkedText(str):
         return found
 
     def _remade(self, text):
-        """A text derived from this one. If its length is the same, characters keep their marks; else all are marked."""
+        """Returns a text derived from self. If its length is the same, characters keep their marks; else all are
+        marked."""
         units = self._units()
         if len(units) == len(text):
             return self._made("".join(c + unit[1:] for c, unit in zip(text, units)))

@@ -113,7 +113,7 @@ static yk_status run_session(const batch_options *options, yk_batch_run *run, yk
   run->progress.n_failed_before = run->files->n_failed;
   yk_batch_progress_start(&run->progress, console, run->engine);
   yk_request *const none = NULL;
-  yk_interrupt_watch(run->interrupt, &none, 0); /* from here on a signal ends the loop, not the program */
+  yk_interrupt_watch(run->interrupt, &none, 0); /* from this point a signal ends the loop, not the program */
   status = yk_batch_run_lines(run, err);
   yk_interrupt_watch(run->interrupt, NULL, 0);
   yk_batch_progress_summarise(&run->progress);

@@ -17,8 +17,8 @@ typedef struct yk_batch_chat {
   yk_err why;    /* the failure of opening */
 } yk_batch_chat;
 
-/* yk_batch_chat_open - open the template now, for a caller that must not continue without it. Errors: those of
- *   yk_checkpoint_template_open; every later call returns the same error. */
+/* yk_batch_chat_open - opens the template at once, for a caller that cannot continue without a template. Errors: those
+ *   of yk_checkpoint_template_open; every later call returns the same error. */
 yk_status yk_batch_chat_open(yk_batch_chat *chat, yk_err *err);
 void yk_batch_chat_close(yk_batch_chat *chat);
 

@@ -2,8 +2,8 @@
  *
  * A result is one line, written by one write(). An interrupted run therefore leaves whole lines and at most one torn
  * line at the end; a power failure may also leave zero bytes there, for data that had not reached the disk. The next
- * run needs no other record: it reads the results, cuts off everything behind the last of them, and does the rest.
- * Blank lines are ignored. */
+ * run needs no other record: it reads the results, truncates the file after the last complete result, and computes the
+ * missing results. Blank lines are ignored. */
 #ifndef YK_CLI_BATCH_FILES_H
 #define YK_CLI_BATCH_FILES_H
 

@@ -1,4 +1,4 @@
-/* batch_line.h - one line of a batch's input, checked as far as possible without the engine. */
+/* batch_line.h - one line of a batch's input, checked without the engine. */
 #ifndef YK_CLI_BATCH_LINE_H
 #define YK_CLI_BATCH_LINE_H
 

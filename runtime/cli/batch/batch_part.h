@@ -1,8 +1,8 @@
-/* batch_part.h - a part of a batch: one of several runs, on machines of their own, that share an input.
+/* batch_part.h - a part of a batch: one of several runs, on different machines, that share an input.
  *
  * Line n of the input, from 1, belongs to part (n - 1) mod count + 1. The rule needs no index of the input, does not
  * change when lines are appended, and gives every part its share of an input that is sorted by length. Seeds and hashes
- * depend on the line's number in the whole input, so that a part's results are those of a run without parts. */
+ * depend on the line's number in the whole input, so that a part's results equal the results of a run without parts. */
 #ifndef YK_CLI_BATCH_PART_H
 #define YK_CLI_BATCH_PART_H
 

@@ -22,7 +22,7 @@ typedef struct yk_batch_run {
   const yk_sampling_options *sampling; /* defaults for the lines */
   yk_batch_chat *chat;                 /* for lines of /v1/chat/completions */
   yk_answer_style style;               /* of the model's answers */
-  const yk_adapter_options *adapters;  /* a line whose model is the name of one has it */
+  const yk_adapter_options *adapters;  /* a line whose model is an adapter's name uses that adapter */
   uint64_t seed;                       /* for lines without a seed */
   size_t max_in_flight;                /* requests */
   yk_engine *engine;

@@ -90,7 +90,7 @@ static yk_status read_part(yk_merge *merge, size_t part, int64_t max_lines, yk_e
 
 /* ---- The input --------------------------------------------------------------------------------------------------- */
 
-/* The start of all hashes, and the result that it was derived from. */
+/* The initial value of all hashes, and the result from which it was derived. */
 typedef struct origin {
   bool is_known;
   uint32_t start;

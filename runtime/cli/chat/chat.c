@@ -126,7 +126,7 @@ static yk_status run_session(yk_chat_session *session, yk_chat_input *input, con
     fputs("/help lists commands; Ctrl-D leaves\n", stderr);
     yk_interrupt_be_quiet(session->interrupt);
   }
-  yk_interrupt_watch(session->interrupt, &none, 0); /* from here on a signal ends an answer, not the program */
+  yk_interrupt_watch(session->interrupt, &none, 0); /* from this point a signal ends an answer, not the program */
   yk_status status = talk(session, input, err);
   yk_interrupt_watch(session->interrupt, NULL, 0);
   return status;

@@ -28,7 +28,7 @@ static const char *text_of(yk_json root, const char *key)
   return text && text[0] && strlen(text) == yk_json_length(value) ? text : NULL;
 }
 
-/* vLLM's form with a base model, which is this one whatever its name is. */
+/* vLLM's form with a base model; the name of the base model is ignored. */
 static yk_status add_object(yk_adapter_options *options, const char *text, yk_err *err)
 {
   yk_json_doc *doc;

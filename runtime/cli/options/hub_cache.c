@@ -188,7 +188,7 @@ static void add_missing(missing *files, const char *name)
   yk_strbuf_free(&line);
 }
 
-/* Appends the first few names, and the number of the others. */
+/* Appends the first few names and the number of the remaining names. */
 static void append_missing(yk_strbuf *out, const missing *files)
 {
   const char *at = files->names.data + 1;

@@ -228,8 +228,9 @@ yk_status yk_model_options_find(yk_model_options *options, bool needs_weights, y
   return status;
 }
 
-/* --devices lists the ranks' GPUs in order. With several processes it lists those of a host: each process takes as many
- * as it has ranks, at its place among the host's processes. A list of that length is the process's own. */
+/* --devices lists the ranks' GPUs in order. With several processes it lists those of a host: each process takes the
+ * GPUs of its ranks, in the order of the host's processes. A list with only this process's number of ranks is used
+ * unchanged. */
 static yk_status choose_devices(const yk_model_options *options, yk_engine_options *engine, yk_err *err)
 {
   const yk_device_ids *devices = &options->devices;

@@ -33,8 +33,8 @@ void yk_sampling_options_free(yk_sampling_options *options);
 yk_option_group yk_sampling_options_group(const yk_sampling_options *options);
 
 /* yk_sampling_seed - the seed of a prompt without one: prompt number index, from 0, of a run with this seed. Drawn as
- *   an engine draws the seed of its request number index, but by the prompt's number: it is the same whatever ran
- *   before, and the samples of a prompt share it. part: distinguishes prompts with the same index, from 0. */
+ *   an engine draws the seed of its request number index, but by the prompt's number: it does not depend on earlier
+ *   requests, and the samples of a prompt share it. part: distinguishes prompts with the same index, from 0. */
 uint64_t yk_sampling_seed(uint64_t seed, uint64_t index, size_t part);
 
 /* yk_sampling_options_hash - continue start with every value, so that runs with other sampling options have other
@@ -42,8 +42,9 @@ uint64_t yk_sampling_seed(uint64_t seed, uint64_t index, size_t part);
 uint32_t yk_sampling_options_hash(const yk_sampling_options *options, uint32_t start);
 
 /* yk_sampling_options_apply - override the model's values in *sampling by the given options; *sampling then points into
- *   *options. model_max_tokens: the model's default of max_tokens, or 0. left_tokens: the rest of the context behind
- *   the prompt; bounds that default, but not a given value, which the engine refuses with its legal range. */
+ *   *options. model_max_tokens: the model's default of max_tokens, or 0. left_tokens: tokens of the context after the
+ *   prompt; an upper bound of that default. A given value is not bounded here: the engine refuses values outside its
+ *   legal range. */
 void yk_sampling_options_apply(const yk_sampling_options *options, int32_t model_max_tokens, int64_t left_tokens,
                                yk_sampling *sampling);
 

@@ -12,7 +12,7 @@
 #define HF_OVERRIDES "use --hf-overrides '{\"rope_scaling\": {...}, \"rope_theta\": N}'"
 #define TIMING       "use --trace FILE, or --profile-every N of yoke serve"
 
-/* PASSED: skipped, whatever its value; REFUSED: refused except for legal values. */
+/* PASSED: skipped with any value; REFUSED: refused except for legal values. */
 #define PASSED(NAME, SHORT_NAME, TAKES)                                                                                \
   {                                                                                                                    \
     NAME, SHORT_NAME, YK_FOREIGN_##TAKES, NULL, NULL, false                                                            \

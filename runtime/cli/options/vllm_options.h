@@ -1,5 +1,5 @@
-/* vllm_options.h - options of `vllm serve` that Yoke lacks. An option whose meaning Yoke fulfils anyway, or that cannot
- * change an answer, is skipped, so that scripts for vLLM work; the others are refused with a hint. */
+/* vllm_options.h - options of `vllm serve` that Yoke lacks. An option that asks for Yoke's fixed behaviour, or that
+ * cannot change an answer, is skipped, so that scripts for vLLM work. Other options are refused with a hint. */
 #ifndef YK_CLI_VLLM_OPTIONS_H
 #define YK_CLI_VLLM_OPTIONS_H
 

@@ -146,7 +146,7 @@ static bool parse(plan_options *options, int argc, char **argv, int *exit_code)
   return false;
 }
 
-/* The maximum over ranks: devices are alike, so the largest rank must fit. */
+/* The maximum over ranks: devices are equal, so the largest rank must fit. */
 static yk_rank_memory largest(const yk_plan *plan)
 {
   yk_rank_memory most = {0};

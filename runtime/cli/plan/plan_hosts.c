@@ -45,7 +45,7 @@ static yk_status parse_link(void *value, const char *text, yk_err *err)
     return YK_OK;
   }
   options->link_path = text;
-  if (end == text || access(text, R_OK) == 0) return YK_OK; /* does not begin as a rate, or is there */
+  if (end == text || access(text, R_OK) == 0) return YK_OK; /* does not begin with a rate, or is an existing file */
   return yk_err_set(err, YK_E_INVAL,
                     "expected a rate as 400Gb (bits a second) or 50GB (bytes), or a file of `yoke bench machine "
                     "--output` over several hosts, found \"%.40s\"",
@@ -108,7 +108,7 @@ static yk_status read_machine(const char *path, yk_machine_rates *rates, char na
                                 path);
 }
 
-/* The slowest link between two hosts, and the latency of it unless that is given. */
+/* The slowest link between two hosts, and its latency unless the latency is given. */
 static yk_status read_links(const yk_plan_hosts_options *options, yk_layout_hosts *hosts, yk_err *err)
 {
   json_t *document, *link;

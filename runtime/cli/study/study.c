@@ -123,7 +123,7 @@ static yk_status open_journal(session *s, yk_err *err)
   return status;
 }
 
-/* If no limits are known, typical limits of such a machine give a rough time. */
+/* Without measured limits, typical limits of such a machine give a rough time. */
 static yk_status make_estimate(session *s, yk_err *err)
 {
   const yk_machine_rates gpu = {.memory_bytes_per_s = 3e12, .gemm_flops = 5e14};
@@ -241,7 +241,7 @@ static yk_status run_session(session *s, yk_err *err)
                       .stops = stops,
                       .progress = print_progress,
                       .user = s};
-  yk_interrupt_watch(&s->interrupt, &none, 0); /* from here on a signal ends the loop, not the program */
+  yk_interrupt_watch(&s->interrupt, &none, 0); /* from this point a signal ends the loop, not the program */
   yk_status status = yk_study_run_items(&run, &stopped, err);
   yk_interrupt_watch(&s->interrupt, NULL, 0);
   yk_console_clear(&s->console);

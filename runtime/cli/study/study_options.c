@@ -114,7 +114,7 @@ static int32_t most_at_once(const yk_sweep *sweep)
   return (int32_t)most;
 }
 
-/* wanted: processes by --sweep, or 0: as many as divide the ranks. n_run: processes of the run. */
+/* wanted: processes by --sweep, or 0: the largest number that divides the ranks. n_run: processes of the run. */
 static yk_status choose_processes(int ranks, int wanted, int n_run, int *out, yk_err *err)
 {
   if (wanted > n_run)

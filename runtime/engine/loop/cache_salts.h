@@ -1,7 +1,7 @@
 /* cache_salts.h - the start of the chain of KV blocks for requests with a salt.
  *
- * Sequences share blocks only if their chains start with the same number. Each salt has a start of its own, numbered
- * like the chains of blocks, so sequences with different salts never share blocks. The number of remembered salts is
+ * Sequences share blocks only if their chains start with the same number. Each salt has a separate start, numbered like
+ * the chains of blocks, so sequences with different salts never share blocks. The number of remembered salts is
  * limited. A forgotten salt gets a new start, and its sequences no longer find the blocks computed before. Owner and
  * thread: the engine's. No locks. */
 #ifndef YK_ENGINE_LOOP_CACHE_SALTS_H

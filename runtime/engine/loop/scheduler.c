@@ -170,7 +170,7 @@ void yk_scheduler_unpark(yk_scheduler *scheduler, yk_sequence *seq)
 }
 
 /* Release the memory of a sequence that does not run: the sequence parked longest, else the last waiting sequence with
- * memory from an earlier call. Never that of `wanting`. False if there is no such memory. */
+ * memory from an earlier call. Never releases the memory of `wanting`. False if there is no such memory. */
 static bool reclaim_idle(yk_scheduler *s, const yk_sequence *wanting)
 {
   yk_sequence *victim = NULL;
@@ -200,7 +200,7 @@ static bool preempt_youngest(yk_scheduler *s)
   return true;
 }
 
-/* The step being planned, and what may still be added to it. */
+/* The step being planned, and the remaining budget of rows and memory. */
 typedef struct budget {
   planned_step *step;
   int32_t n_rows, n_seqs;

@@ -2,13 +2,13 @@
  *
  * First come, first served, with continuous batching: running sequences get their rows first (one when decoding, a
  * chunk while part of the prompt is still to be computed), then waiting sequences are admitted while row budget, slots
- * and KV blocks last. If a running sequence finds no free block, the youngest running sequence is preempted: its blocks
- * are freed, and it moves to the front of the waiting list to be computed again. The oldest sequence therefore always
- * makes progress.
+ * and KV blocks suffice. If a running sequence finds no free block, the youngest running sequence is preempted: its
+ * blocks are freed, and it moves to the front of the waiting list to be computed again. The oldest sequence therefore
+ * always makes progress.
  *
- * With several steps in flight, each has other sequences, about equally many of those that run or could run. A sequence
- * in flight keeps its memory until its step is committed: it is neither preempted nor removed. Steps run in the order
- * of planning on every rank, so a step may read what an earlier one in flight writes.
+ * Several steps in flight have disjoint sets of sequences, of about equal size. A sequence in flight keeps its memory
+ * until its step is committed: it is neither preempted nor removed. Steps run in the order of planning on every rank,
+ * so a step may read KV blocks that an earlier step in flight writes.
  *
  * An admitted sequence starts from the longest published prefix. Blocks are published when their rows are planned, not
  * when the rows are computed: within a step every layer writes all rows' K and V before any row attends, so a sequence
@@ -43,8 +43,8 @@ yk_status yk_scheduler_create(const yk_device_limits *limits, int depth, yk_memo
 void yk_scheduler_destroy(yk_scheduler *scheduler);
 
 /* yk_scheduler_limit_long_prompts - a sequence that has more than n_rows rows to compute gets n_rows of a step that
- *   also decodes, if it is the only such sequence, running or waiting: several of them fill the step. n_rows: at least
- *   YK_STATE_STEP_ROWS. The default is max_tokens, no limit. */
+ *   also decodes, if it is the only such sequence, running or waiting: several such sequences share the whole step.
+ *   n_rows: at least YK_STATE_STEP_ROWS. The default is max_tokens, no limit. */
 void yk_scheduler_limit_long_prompts(yk_scheduler *scheduler, int32_t n_rows);
 
 /* yk_scheduler_add - queue a sequence (not owned). */
@@ -68,7 +68,7 @@ int32_t yk_scheduler_plan(yk_scheduler *scheduler, const yk_scheduled **items);
  *   appended. Sequences whose rows must not count (is_void) are preempted, and their items lose the sequence. */
 void yk_scheduler_commit(yk_scheduler *scheduler);
 
-/* yk_scheduler_drop_steps - the steps in flight have failed: none of them counts. */
+/* yk_scheduler_drop_steps - the steps in flight have failed: their rows are not counted as computed. */
 void yk_scheduler_drop_steps(yk_scheduler *scheduler);
 
 /* yk_scheduler_mark_sound - the row at this position of a sequence has produced finite logits. */
@@ -83,7 +83,7 @@ void yk_scheduler_withdraw(yk_scheduler *scheduler, yk_sequence *seq);
 int32_t yk_scheduler_n_waiting(const yk_scheduler *scheduler);
 
 /* yk_scheduler_waiting_tokens - tokens still to be computed before every request has its first token: those of waiting
- *   sequences, of which a prefix may turn out to be computed, and the rest of the running prompts. */
+ *   sequences, whose prefix may already be computed, and the remaining tokens of the running prompts. */
 int64_t yk_scheduler_waiting_tokens(const yk_scheduler *scheduler);
 int32_t yk_scheduler_n_running(const yk_scheduler *scheduler);
 yk_scheduler_counts yk_scheduler_count(const yk_scheduler *scheduler);

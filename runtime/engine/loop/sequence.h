@@ -49,7 +49,7 @@ typedef struct yk_sequence {
   int32_t capacity;    /* most tokens that the sequence may hold */
   int32_t n_prompt;    /* tokens given by the caller */
   int32_t n_tokens;    /* prompt and output so far */
-  int32_t wanted_from; /* rows at this position and later have their logits wanted */
+  int32_t wanted_from; /* rows from this position on have wanted logits */
   int32_t adapter;     /* number of its adapter in steps; 0: none */
   bool returns_hidden; /* the last row alone is wanted, and returns its hidden state in place of a token */
 
@@ -73,7 +73,7 @@ yk_status yk_sequence_init(yk_sequence *seq, const yk_sequence_owner *owner, con
 void yk_sequence_destroy(yk_sequence *seq);
 
 /* yk_sequence_reuse - start an empty memory from the published blocks of the same beginning. At least one row, and
- *   every wanted row, is left to compute. Returns as yk_sequence_memory_reuse. */
+ *   every wanted row, remains to be computed. Returns as yk_sequence_memory_reuse. */
 int32_t yk_sequence_reuse(yk_sequence *seq, yk_memory_pool *pool);
 
 /* yk_sequence_truncate - keep the first n_tokens. */

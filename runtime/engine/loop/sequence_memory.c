@@ -261,7 +261,8 @@ static int32_t last_multiple(int32_t n_tokens)
   return n_tokens / YK_STATE_SAVE_TOKENS * YK_STATE_SAVE_TOKENS;
 }
 
-/* The last place from which an equal prompt can begin; for a few rows behind this place, the last one among them. */
+/* Position of the last snapshot from which an equal prompt can begin: the last multiple of YK_STATE_SAVE_TOKENS that at
+ * least YK_STATE_CHUNK_ROWS tokens follow; if it is already computed, the last multiple within the prompt. */
 static int32_t last_of_prompt(const yk_sequence_memory *m)
 {
   const int32_t place =
@@ -274,7 +275,7 @@ static bool saves_states(const yk_memory_pool *pool)
   return pool->rules.has_states && pool->rules.reuses_prefixes;
 }
 
-/* The first place for a snapshot behind n_tokens. */
+/* The first position for a snapshot after n_tokens tokens. */
 static int32_t place_behind(const yk_sequence_memory *m, int32_t n_tokens)
 {
   const int32_t last = last_of_prompt(m), places[] = {m->branch_tokens, last};
@@ -319,7 +320,7 @@ bool yk_sequence_memory_reserve(yk_sequence_memory *m, yk_memory_pool *pool, int
   return true;
 }
 
-/* Where a step whose rows end here saves a snapshot; 0: nowhere. */
+/* Position at which a step whose rows end here saves a snapshot; 0: none. */
 static int32_t place_within(const yk_sequence_memory *m, const yk_memory_pool *pool, int32_t end)
 {
   if (!saves_states(pool)) return 0;
@@ -329,7 +330,7 @@ static int32_t place_within(const yk_sequence_memory *m, const yk_memory_pool *p
   return end == m->prompt_tokens && end % YK_STATE_SAVE_TOKENS == 0 ? end : 0;
 }
 
-/* Returns the chain at `place`, which is behind the blocks published before; 0 if rows do not reach it. */
+/* Returns the chain at `place`, which lies after the published blocks; 0 if the rows do not reach it. */
 static yk_kv_chain publish(yk_sequence_memory *m, yk_memory_pool *pool, const int32_t *tokens, int32_t end,
                            int32_t place)
 {

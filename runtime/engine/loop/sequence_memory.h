@@ -9,24 +9,24 @@
  *   plan        the coming step computes these rows; blocks that they fill are published for reuse
  *   commit      the planned rows are computed
  *   truncate    keep fewer tokens; fork: another memory with the same tokens
- *   park        not needed for now: the pool may reclaim the memory; unpark
+ *   park        the memory is not needed at present: the pool may reclaim it; unpark
  *   release     drop everything that is computed
  *
  * Recurrent states exist for the last computed token only, in the memory's slot. Earlier ones are in snapshots
  * (snapshots.h), which steps save at multiples of YK_STATE_SAVE_TOKENS: at the last one before a prompt's final
- * YK_STATE_CHUNK_ROWS tokens, at every multiple of YK_SNAPSHOT_EVERY_TOKENS, at a branch, where a prompt parts beyond
- * the last snapshot from tokens that continue in published blocks, and at the prompt's end if the step has no other. A
- * step saves one snapshot of a sequence, behind any of its rows: a step whose rows reach two places is cut into two
- * steps. With states, a memory is reused up to the last snapshot behind published blocks. A memory that is preempted,
- * or truncated below its last token, begins in the same way, and so does a fork that is not copied. The rows since that
- * snapshot are computed again: fewer than YK_STATE_SAVE_TOKENS + YK_STATE_CHUNK_ROWS at the end of given tokens, at
- * most YK_SNAPSHOT_EVERY_TOKENS more among drawn tokens, more if snapshots were overwritten. A snapshot of the last
- * token has no use: its unfilled block is not shared, so every layer computes the block's rows anyway. A parked memory
- * keeps its states until another sequence takes its slot.
+ * YK_STATE_CHUNK_ROWS tokens, at every multiple of YK_SNAPSHOT_EVERY_TOKENS, at a branch, where a prompt diverges,
+ * after the last snapshot, from the tokens of published blocks, and at the prompt's end if the step has no other. A
+ * step saves at most one snapshot per sequence, after any of its rows: a step whose rows reach two snapshot positions
+ * is cut into two steps. With states, a memory is reused up to the last snapshot behind published blocks. A memory that
+ * is preempted, or truncated below its last token, begins in the same way, and so does a fork that is not copied. The
+ * rows since that snapshot are computed again: fewer than YK_STATE_SAVE_TOKENS + YK_STATE_CHUNK_ROWS at the end of
+ * given tokens, at most YK_SNAPSHOT_EVERY_TOKENS more among drawn tokens, more if snapshots were overwritten. A
+ * snapshot of the last token has no use: its unfilled block is not shared, so every layer computes the block's rows
+ * anyway. A parked memory keeps its states until another sequence takes its slot.
  *
- * Preemption drops the states. To save those of the last token would cost a copy and gain nothing: blocks have run out,
- * the last blocks of the preempted memory are the next to be taken, and states are of use only behind all blocks before
- * them. Snapshots that remain useful are saved beforehand, at every multiple of YK_SNAPSHOT_EVERY_TOKENS.
+ * Preemption drops the states. A snapshot at the last token would cost a copy without benefit: no blocks are free, the
+ * last blocks of the preempted memory are the next to be reused, and a state is usable only if all blocks before it
+ * remain. Snapshots that remain useful are saved beforehand, at every multiple of YK_SNAPSHOT_EVERY_TOKENS.
  *
  * Where devices compute rows in chunks, results must not depend on the steps that the scheduler makes of given tokens.
  * With states, a step therefore ends at the last of these tokens or at a multiple of YK_STATE_SAVE_TOKENS, and a part
@@ -87,8 +87,8 @@ typedef struct yk_sequence_memory {
   int32_t state_load, state_save, state_save_rows; /* of the planned rows: see yk_batch */
   int32_t snapshot;                                /* entry that the first planned rows load; -1: none */
   int32_t prompt_tokens;                           /* tokens when the memory entered */
-  bool is_miss;          /* began without a snapshot, though published blocks have a place for one */
-  int32_t branch_tokens; /* a snapshot is wanted here, behind the published chain branch_chain; 0: nowhere */
+  bool is_miss;          /* began without a snapshot, although published blocks have a snapshot position */
+  int32_t branch_tokens; /* position after the published chain branch_chain at which to save a snapshot; 0: none */
   yk_kv_chain branch_chain;
   struct yk_sequence_memory *next_branching;
   uint64_t snapshot_owner; /* number of this memory's snapshots; 0: none yet */

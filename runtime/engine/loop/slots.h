@@ -1,9 +1,8 @@
 /* slots.h - the rows of the devices' tables that running sequences use: token counts for sampling, and recurrent
  * states.
  *
- * A slot that a memory leaves may keep its holder: its recurrent states are valid until another memory takes the slot.
- * Slots without a holder are taken first, then those that were left longest ago. Owner and thread: the engine's. No
- * locks. */
+ * A free slot may keep its holder: its recurrent states are valid until another memory takes the slot. Slots without a
+ * holder are taken first, then the least recently used free slots. Owner and thread: the engine's. No locks. */
 #ifndef YK_ENGINE_LOOP_SLOTS_H
 #define YK_ENGINE_LOOP_SLOTS_H
 
@@ -29,7 +28,7 @@ void yk_slots_retake(yk_slots *slots, int32_t slot);
 /* yk_slots_leave - a slot in use becomes free. keeps_holder: it is taken after all free slots left before. */
 void yk_slots_leave(yk_slots *slots, int32_t slot, bool keeps_holder);
 
-/* yk_slots_drop_holder - a free slot's holder needs it no longer. */
+/* yk_slots_drop_holder - a free slot's holder no longer needs the slot. */
 void yk_slots_drop_holder(yk_slots *slots, int32_t slot);
 
 /* yk_slots_user - the holder of a slot in use; NULL for a free slot. */

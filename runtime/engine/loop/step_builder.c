@@ -20,7 +20,8 @@ struct yk_step_builder {
   built_step *steps; /* [depth] step number n at n % depth */
   uint64_t n_built;
   built_step *last;                 /* built last */
-  size_t block_bytes;               /* of each step's block, once the larger one has replaced it; like the next */
+  size_t block_bytes;               /* of each step's block, after the replacement by a larger block; like the next
+                                     * member */
   int64_t logits_capacity;          /* rows of each step's answer.logits */
   yk_step_extras reserved;          /* sum over all sequences */
   yk_sampled *sampled_before;       /* results of the step that was last replaced; swapped with step.answer.sampled */
@@ -282,7 +283,8 @@ const yk_step *yk_step_builder_build(yk_step_builder *builder, const yk_schedule
   step->counts = measure(items, n_items, is_timed);
   const yk_step_copy *copies = yk_memory_pool_take_copies(pool, &step->counts.n_copies);
   step->counts.is_plain = true;
-  step->layout = yk_step_layout_of(&step->counts); /* late arrays are last: biases and masks do not move the others */
+  step->layout = yk_step_layout_of(&step->counts); /* late arrays are last, so the offsets of the other arrays do not
+                                                    * depend on biases and masks */
   fill_items(builder, items, n_items);
   memcpy(yk_step_copies(step), copies, (size_t)step->counts.n_copies * sizeof *copies);
   step->layout = yk_step_layout_of(&step->counts);

@@ -1,12 +1,12 @@
 /* step_builder.h - build the step that the ranks run from the scheduler's choice. Owner and thread: the engine's.
  *
- *   reserve      before a sequence is scheduled: memory for what its rows may add to a step
- *   build        the arrays that the ranks compute with, and each row's sampling parameters
+ *   reserve      before a sequence is scheduled: memory for the data that its rows may add to a step build        the
+ *   arrays that the ranks compute with, and each row's sampling parameters
  *   fill_late    once the ranks have begun: the data that rank 0 needs for sampling (step_late.h)
  *   release      the sequence will not run again
  *
  * Building a step therefore never allocates. Several steps may be in flight: ranks use their memory, which changes only
- * when a later step takes its place. */
+ * when a later step reuses it. */
 #ifndef YK_ENGINE_LOOP_STEP_BUILDER_H
 #define YK_ENGINE_LOOP_STEP_BUILDER_H
 

@@ -33,9 +33,9 @@ enum { YK_GPU_UUID_BYTES = 48 };
 /* yk_gpus_uuid - the name of one GPU among all GPUs, as nvidia-smi prints it. Errors: YK_E_DEVICE. */
 yk_status yk_gpus_uuid(int ordinal, char uuid[YK_GPU_UUID_BYTES], yk_err *err);
 
-/* yk_gpus_budget - bytes that a rank of this process may take: the minimum over these ranks' GPUs of the free memory
- *   less the share of the total that utilization leaves to other programs. Ranks beyond the GPUs of this machine count
- *   like its own GPUs. Ranks that share GPUs divide them evenly. Errors: YK_E_DEVICE. */
+/* yk_gpus_budget - bytes that a rank of this process may take: the minimum, over these ranks' GPUs, of the free memory
+ *   minus the share of the total memory that utilization reserves for other programs. Ranks beyond the GPUs of this
+ *   machine count like its own GPUs. Ranks that share GPUs divide them evenly. Errors: YK_E_DEVICE. */
 yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_t *n_bytes, yk_err *err);
 
 /* yk_gpus_measure - yk_model_measure for a rank on a GPU, plus the bytes of its device and of its communicator's slots

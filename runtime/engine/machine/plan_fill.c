@@ -56,7 +56,7 @@ static void YK_PRINTF(2, 3) remark(yk_plan *plan, const char *fmt, ...)
   va_end(args);
 }
 
-/* The model has n of `what`. With more ranks than that in a stage, the stage's first n ranks hold one each. */
+/* The model has n of `what`. If a stage has more than n ranks, its first n ranks hold one each. */
 static void remark_ranks_without(const char *what, int n, yk_plan *plan)
 {
   int n_ranks = plan->n_ranks / plan->n_stages;

@@ -1,4 +1,4 @@
-/* processes.h - the processes among which the ranks of a run are divided: values that all of them agree upon at the
+/* processes.h - the processes among which the ranks of a run are divided: values that all of them agree on at the
  * start, and their common failure. A run of one process has no cluster: NULL. roll_call.h connects the processes. */
 #ifndef YK_ENGINE_MACHINE_PROCESSES_H
 #define YK_ENGINE_MACHINE_PROCESSES_H

@@ -94,7 +94,7 @@ int64_t yk_ranks_loaded_bytes(const yk_ranks *ranks)
   return atomic_load(&ranks->loaded_bytes);
 }
 
-/* If the device leaves the host's cores free, a rank loads with its share of the cores. */
+/* If the device does not compute on the host's cores, a rank loads with its share of the cores. */
 static yk_status load(yk_ranks *ranks, int rank, const yk_checkpoint *checkpoint, yk_err *err)
 {
   int index = index_of(ranks, rank);
@@ -132,7 +132,8 @@ static yk_status run_command(void *context, int rank, const void *command_ptr, y
   return yk_model_connect(*model, err);
 }
 
-/* A stage waits for the stages before it, so each of these counts for less, whatever it has begun. */
+/* A stage waits for the stages before it, so an earlier stage's progress ranks below a later stage's, independent of
+ * its operation. */
 static int count_begun(void *context, int rank)
 {
   enum { STAGE = 1 << 20 /* more than the operations of a step */ };
@@ -157,12 +158,12 @@ static void report_stall(yk_ranks *ranks, const yk_err *stall)
 }
 
 /* In process 0, whose ranks wait for each other and for those of other processes: all exceed the limit at about the
- * same time, and the process whose rank has begun the fewest operations is to blame. */
+ * same time, and the error names the process whose rank has begun the fewest operations. */
 static void judge_stall(yk_ranks *ranks, const yk_err *stall)
 {
   yk_cluster *cluster = ranks->cluster;
   yk_err missing = YK_ERR_INIT, last = *stall;
-  ranks->is_judged = true; /* the failure below comes back to stop_ranks */
+  ranks->is_judged = true; /* the failure below calls stop_ranks again */
   int least = stall->rank >= 0 ? count_begun(ranks, stall->rank) : INT_MAX, culprit = 0;
   const bool all_answered =
       yk_cluster_wait(cluster, REPORT_S, &missing) != YK_E_TIMEOUT || strncmp(missing.message, "process", 7) == 0;
@@ -340,7 +341,7 @@ yk_status yk_ranks_wait(yk_ranks *ranks, double timeout_s, yk_err *err)
 
 /* ---- Following --------------------------------------------------------------------------------------------------- */
 
-/* In the process that samples: the rest of a step, which process 0 sends once late arrays are filled. */
+/* In the process that samples: the late arrays of a step, which process 0 sends once they are filled. */
 static yk_status receive_sampling(yk_ranks *ranks, yk_step *step, yk_err *err)
 {
   yk_cluster_message message = {0};

@@ -30,8 +30,8 @@ yk_status yk_ranks_load(yk_ranks *ranks, const yk_checkpoint *checkpoint, const 
 /* yk_ranks_loaded_bytes - device bytes of the weights on all ranks of this process. */
 int64_t yk_ranks_loaded_bytes(const yk_ranks *ranks);
 
-/* yk_ranks_adapt - give every rank an adapter as this number, behind the steps that have begun, none of which may use
- *   the number. One process. timeout_s: limit of each of these steps, as for yk_ranks_wait; to load the adapter at
+/* yk_ranks_adapt - loads an adapter with this number on every rank, after the steps that have begun, none of which may
+ *   use the number. One process. timeout_s: limit of each of these steps, as for yk_ranks_wait; to load the adapter at
  *   least ten minutes, since files may lie on a slow disk. Errors: those of yk_model_adapt, after which the ranks work
  *   without the adapter; or the ranks' failure. */
 yk_status yk_ranks_adapt(yk_ranks *ranks, const yk_adapter *adapter, int32_t number, double timeout_s, yk_err *err);

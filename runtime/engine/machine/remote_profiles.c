@@ -19,7 +19,7 @@ typedef struct sent_stamp {
   char name[NAME_BYTES];
 } sent_stamp;
 
-/* The profile of a rank in a message: the head, then as many stamps as the longest profile of the step has. */
+/* The profile of a rank in a message: the head, then the number of stamps of the step's longest profile. */
 typedef struct sent_head {
   int64_t forward_begin_ns, forward_end_ns, resolution_ns;
   double stamp_ns;
@@ -76,7 +76,7 @@ static void write_profile(char *to, const yk_step_profile *profile)
 
 /* ---- Receiving --------------------------------------------------------------------------------------------------- */
 
-/* A static text in place of a received one: the name of an operation of the own rank, whose steps have the same. */
+/* A static text in place of a received text: the name of the same operation of a rank of this process. */
 static const char *name_of(const sent_stamp *stamp, const yk_step_profile *own)
 {
   for (int32_t i = 0; i < own->n; i++)

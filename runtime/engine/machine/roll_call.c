@@ -9,7 +9,7 @@
 #include "engine/machine/settings_resolve.h"
 
 static const double START_TIMEOUT_S = 120;
-/* A CPU rank has no limit of a step, but a process sends heartbeats whatever its ranks do. */
+/* A CPU rank has no limit of a step, but a process sends heartbeats independently of its ranks. */
 static const double SILENCE_LIMIT_S = 60;
 
 static void log_report(const yk_log *log, yk_log_level level, char *report)

@@ -102,8 +102,8 @@ static yk_status divide_ranks(const yk_engine_options *o, yk_world *world, yk_er
   return YK_OK;
 }
 
-/* The GPUs of this process's ranks. By default the processes of a host take its GPUs in order; a process for which its
- * launcher has chosen GPUs (CUDA_VISIBLE_DEVICES) finds no more of them than it needs. */
+/* The GPUs of this process's ranks. By default the processes of a host take its GPUs in order; a process whose launcher
+ * has selected GPUs (CUDA_VISIBLE_DEVICES) has no more GPUs than it needs. */
 static yk_status choose_gpus(const yk_engine_options *o, bool is_elsewhere, yk_settings *s, yk_err *err)
 {
   int n_local = s->world.n_local, first = o->n_processes > 1 ? o->local_process * n_local : 0;

@@ -29,7 +29,7 @@ yk_status yk_settings_choose_snapshots(const yk_engine_options *options, const y
                                        const yk_memory_bounds *bounds, yk_cluster *cluster, yk_settings *settings,
                                        yk_err *err);
 
-/* yk_settings_limit_snapshots - no more snapshots than the KV blocks have places for. */
+/* yk_settings_limit_snapshots - limits the snapshots to the number of snapshot positions in the KV blocks. */
 void yk_settings_limit_snapshots(yk_settings *settings);
 
 #endif

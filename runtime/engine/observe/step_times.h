@@ -13,9 +13,9 @@
  *
  * Clocks of different GPUs have no common zero. An all-reduce bounds their offset, as two messages do in NTP: rank A
  * cannot end before B has started, e_A >= s_B, and e_B >= s_A; all all-reduces of a step together give an interval. The
- * middle of the interval would be wrong by half of a rank's constant lateness. But an all-reduce ends on all ranks when
- * the last rank's data has reached them, so the mean difference of their ends is used, clamped to the interval. The
- * last rank has its own data earlier, by a link's latency: a rank that is always last seems later by that latency. */
+ * middle of the interval would be wrong by half of a rank's constant lateness. An all-reduce ends on all ranks when the
+ * last rank's data has arrived, so the mean difference of the ends is used, clamped to the interval. The last rank has
+ * its own data earlier, by a link's latency: a rank that is always last seems later by that latency. */
 #ifndef YK_ENGINE_OBSERVE_STEP_TIMES_H
 #define YK_ENGINE_OBSERVE_STEP_TIMES_H
 
@@ -24,7 +24,7 @@
 
 /* The ranks' measurements of one step. */
 typedef struct yk_timed_step {
-  int n_ranks, n_stages; /* each pipeline stage has all-reduces of its own */
+  int n_ranks, n_stages; /* each pipeline stage has separate all-reduces */
   const yk_step_profile *ranks[YK_MAX_RANKS];
   int n_processes;          /* that the ranks are divided among, evenly and in order */
   const char *const *hosts; /* [n_ranks]; NULL: one process */

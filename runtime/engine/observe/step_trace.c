@@ -40,7 +40,7 @@ static int64_t host_offset_ns(const yk_timed_step *step)
   return rank->forward_begin_ns + gap_ns / 2 - rank->begin_ns[0];
 }
 
-/* Names the stage, process and host of a rank, as far as there are several. */
+/* Names the stage, process and host of a rank, each only if there are several. */
 static void place_rank(yk_trace *trace, const yk_timed_step *step, int rank)
 {
   char place[96] = "";

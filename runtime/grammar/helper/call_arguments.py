@@ -26,7 +26,7 @@ class Style:
         self.key, self.key_end, self.end = key, key_end, end
         self.ends = ends    # texts that end a value for the parser
         self.gap = gap      # a regular expression of white space between tags
-        self.pads = pads    # the value stands on lines of its own
+        self.pads = pads    # the value stands on separate lines
 
 
 STYLES = {
@@ -139,7 +139,7 @@ class Arguments:
     # ---- Texts in tags -----------------------------------------------------------------------------------------------
 
     def value(self, node, path):
-        """The format of a value, and whether it must stand on lines of its own."""
+        """The format of a value, and whether it must stand on separate lines."""
         branches = self.branches(node, path)
         types = {kind for kind, _ in branches}
         if None in types:
@@ -232,7 +232,7 @@ class Arguments:
     # ---- Python ------------------------------------------------------------------------------------------------------
 
     def keyword(self, name, node, before, path):
-        """Values are JSON, which the parser reads too, but for words of Python that stand alone."""
+        """Values are JSON, which the parser reads too, except for separate Python words."""
         branches = self.branches(node, path)
         if is_any_boolean(branches):
             value = regex("True|False")

@@ -1,7 +1,7 @@
 """The message of a refusal by the library: its reason, and the place of the part that it refuses.
 
-The library's own messages name no place in a schema or a structural tag. The search compiles the parts by themselves,
-inner ones first, for at most SEARCH_S.
+The library's own messages name no place in a schema or a structural tag. The search compiles each part separately,
+inner parts first, for at most SEARCH_S.
 """
 
 import json

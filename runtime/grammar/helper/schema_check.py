@@ -1,8 +1,9 @@
 """Checks that the grammar library enforces everything that a JSON schema demands, and rewrites what the library reads
 differently from the standard (draft 2020-12).
 
-The library ignores some keywords, and some beside others. Each such keyword is refused, so that every constrained
-answer satisfies its schema. Rewriting may narrow a schema: a keyword of one type without "type" implies that type.
+The library ignores some keywords, and others in certain combinations. Each such keyword is refused, so that every
+constrained answer satisfies its schema. Rewriting may narrow a schema: a keyword of one type without "type" implies
+that type.
 """
 
 import math
@@ -17,7 +18,8 @@ BY_TYPE = {
 }
 TYPE_OF = {keyword: name for name, keywords in BY_TYPE.items() for keyword in keywords}
 TYPES = {"object", "array", "string", "number", "integer", "boolean", "null"}
-ALONE = ("$ref", "const", "enum", "anyOf", "oneOf", "allOf")  # beside one of these, the library reads nothing else
+ALONE = ("$ref", "const", "enum", "anyOf", "oneOf", "allOf")  # next to one of these keywords, the library reads no
+                                                              # other keyword
 IGNORED = ("not", "uniqueItems", "contains", "minContains", "maxContains", "dependentRequired", "dependentSchemas",
            "dependencies", "if", "then", "else", "$dynamicRef", "$recursiveRef", "additionalItems", "extends",
            "disallow", "divisibleBy")
@@ -400,7 +402,7 @@ def has_reference(node):
 
 
 def moved(node):
-    """A schema for a place below one whose root is "#/$defs/root"."""
+    """A schema for a place below the schema whose root is "#/$defs/root"."""
     if isinstance(node, dict):
         return {key: f"#/$defs/root{value[1:]}" if key == "$ref" and isinstance(value, str) else moved(value)
                 for key, value in node.items()}
@@ -408,7 +410,7 @@ def moved(node):
 
 
 def parts(schema):
-    """(schema, place) of the parts of a schema that only the library checks, inner ones first. Rewrites the schema."""
+    """(schema, place) of the parts of a schema that only the library checks, inner parts first. Rewrites the schema."""
     checked = Check(schema)
     checked.run()
     for node, path in reversed(checked.seen.values()):

@@ -17,16 +17,16 @@ typedef struct yk_adapter_name {
 } yk_adapter_name;
 
 /* yk_engine_load_adapter - read an adapter and make it available to requests under its name.
- *   Errors: YK_E_INVAL (a name that is empty, too long or taken, or has a control character), YK_E_CAPACITY (all
- *   max_adapters places are taken, by loaded adapters or by unloaded ones that are still in use), YK_E_IO,
+ *   Errors: YK_E_INVAL (a name that is empty, too long or in use, or has a control character), YK_E_CAPACITY (all
+ *   max_adapters entries are in use, by loaded adapters or by unloaded ones that are still in use), YK_E_IO,
  *   YK_E_FORMAT, YK_E_UNSUPPORTED (the adapter, naming file and tensor; an engine with max_adapters 0, or of several
  *   processes, which load adapters at their start only), YK_E_NOMEM, the engine's failure, or YK_E_CANCELLED if it
  *   stops. After an error the engine is as before. Thread: any. */
 yk_status yk_engine_load_adapter(yk_engine *engine, const yk_adapter_path *adapter, yk_err *err);
 
 /* yk_engine_unload_adapter - new requests cannot name the adapter from now on. Requests and held sequences that have
- *   the adapter keep it until they end; then its place is free for another adapter. Errors: YK_E_INVAL: no adapter has
- *   the name. Thread: any. */
+ *   the adapter keep the adapter until they end; then another adapter can be loaded in its place. Errors: YK_E_INVAL:
+ *   no adapter has the name. Thread: any. */
 yk_status yk_engine_unload_adapter(yk_engine *engine, const char *name, yk_err *err);
 
 /* yk_engine_list_adapters - write the names of the first n loaded adapters, in the order in which they were loaded, to

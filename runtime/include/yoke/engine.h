@@ -66,8 +66,8 @@ typedef struct yk_engine_options {
    * activations; float16, bfloat16 and float32 must name that type too. int8, fp8 (e4m3): 8 bits with the checkpoint's
    * scales if those are of that type, else as the next two: a scale for each token and head. */
   yk_kv_cache_choice kv_cache_dtype;
-  /* Longest prompt + output. 0: the model's own limit or the device's, and for a model with rotary factors of its own
-   * for long contexts, original_max_position_embeddings; lowered if KV does not fit. */
+  /* Longest prompt + output. 0: the model's own limit or the device's, and for a model with separate rotary factors for
+   * long contexts, original_max_position_embeddings; lowered if KV does not fit. */
   int32_t max_model_tokens;
   /* Requests running at once; default 256. Lowered for a model with recurrent states until the states of all of them
    * take at most half of the memory besides weights and workspace, and on CPUs at most min(4 GiB, RAM/4) over all
@@ -125,7 +125,7 @@ typedef struct yk_engine_options {
    * eighth of the host's memory and 4 GiB. */
   int64_t state_cache_bytes;
   /* Adapters (yoke/adapters.h) that may be loaded at a time: memory for all of them is allocated at the start. 0: none;
-   * GPUs take no other value. */
+   * GPUs support no other value. */
   int32_t max_adapters;
   int32_t max_adapter_rank;        /* of the adapters' matrices, 1 to 1024; default 16 */
   const yk_adapter_path *adapters; /* [n_adapters] loaded at the start, by every process */
@@ -136,11 +136,11 @@ typedef struct yk_engine_options {
    * type as embedding. Refused for an lm_head that is quantised already, and for models without one. */
   yk_lm_head_choice lm_head;
   /* Type of the inputs of layers with weights of 4-bit integers. auto: dtype. fp8: each row of inputs is rounded to
-   * 8-bit floats (e4m3: 4 significant bits) with a scale of its own, the largest magnitude on the rank over 448; on
-   * GPUs, which must have compute capability 9.0, in steps of so many rows that this is faster (some 100 to 500,
-   * depending on the layer), on CPU ranks always. Prompts are computed faster; on GPUs an answer then depends, by this
-   * rounding, on how its prompt is cut into steps and on the number of sequences that decode together. Layers with
-   * other weights, experts, and lm_head keep dtype. Refused for models without such layers. */
+   * 8-bit floats (e4m3: 4 significant bits) with a separate scale, the largest magnitude on the rank / 448; on GPUs,
+   * which must have compute capability 9.0, in steps with enough rows for a speed-up (100 to 500, depending on the
+   * layer), on CPU ranks always. Prompts are computed faster; on GPUs an answer then depends, by this rounding, on how
+   * its prompt is cut into steps and on the number of sequences that decode together. Layers with other weights,
+   * experts, and lm_head keep dtype. Refused for models without such layers. */
   yk_activations_choice activations;
   /* Most rows of a step that a prompt gets if the step also decodes and the prompt is the only one with more than this
    * many rows to compute, so that a full step of prompt rows does not delay the tokens of other requests. 0, the
@@ -158,7 +158,8 @@ static inline void yk_engine_options_init(yk_engine_options *options)
 /* yk_engine_create - load a model and start its ranks. Blocks until the engine can serve.
  *   Errors: YK_E_INVAL (an option; named with its legal range), YK_E_IO, YK_E_FORMAT, YK_E_UNSUPPORTED (the
  *   checkpoint), YK_E_CAPACITY (ranks, memory: with bytes needed and available), YK_E_DEVICE. If an earlier failure has
- *   left a GPU unusable in this process, the message says that a new process is needed. Nothing stays half-loaded. */
+ *   left a GPU unusable in this process, the message says that a new process is needed. On failure no part of the model
+ *   stays loaded. */
 yk_status yk_engine_create(const yk_engine_options *options, yk_engine **out, yk_err *err);
 
 /* yk_engine_call_off - for process 0, in place of yk_engine_create, which must not have been called: the other
@@ -215,8 +216,8 @@ typedef struct yk_engine_info {
   int n_stages;                            /* rank r is in pipeline stage r / (n_ranks / n_stages) */
   int n_processes;                         /* among which the ranks are divided */
   const char *rank_hosts[YK_MAX_RANKS];    /* [n_ranks] the host of each rank; NULL if there is one process */
-  int64_t state_bytes[YK_MAX_RANKS];       /* beside memory: recurrent states of max_seqs sequences; 0: none */
-  int64_t state_cache_bytes[YK_MAX_RANKS]; /* beside memory: all snapshots of recurrent states */
+  int64_t state_bytes[YK_MAX_RANKS];       /* in addition to memory: recurrent states of max_seqs sequences; 0: none */
+  int64_t state_cache_bytes[YK_MAX_RANKS]; /* in addition to memory: all snapshots of recurrent states */
   int32_t embedding_size;                  /* numbers in an embedding; 0: the model makes no embeddings */
   bool only_embeds;        /* the model has no lm_head: requests must embed, and held sequences have no logits */
   int32_t max_adapters;    /* as in the options */
@@ -254,11 +255,11 @@ typedef struct yk_engine_stats {
   uint64_t steps_by_rows[YK_STEP_SIZES];
   int32_t waiting, running;
   int64_t kv_blocks_total, kv_blocks_free;
-  /* Prompt tokens not yet computed: all tokens of waiting requests, although a prefix may prove to be computed already,
-   * and the rest of running requests' prompts. */
+  /* Prompt tokens not yet computed: all tokens of waiting requests, although a prefix may already be computed, and the
+   * remaining tokens of running requests' prompts. */
   int64_t waiting_tokens;
-  /* Snapshots of recurrent states: places for snapshots, and places in use; snapshots saved, and snapshots lost because
-   * a later one took the place or KV blocks of the same tokens were lost. */
+  /* Snapshots of recurrent states: total entries and used entries; snapshots saved, and snapshots lost because a later
+   * snapshot replaced them or KV blocks of the same tokens were freed. */
   int64_t states_total, states_used;
   uint64_t states_saved, states_evicted;
   /* Sequences that began at a snapshot, and sequences that began without one although computed KV of their beginning

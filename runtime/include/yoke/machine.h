@@ -165,13 +165,13 @@ typedef struct yk_machine_report {
 
 /* yk_machine_measure - measure memory, GEMM, links and all-reduces, one after the other. Blocks for seconds to a
  *   minute. The failure of one measurement (for example too little memory, with the bytes needed and found) is reported
- *   in its row, and the others follow; after an error that leaves a GPU unusable in this process, all later rows of
- *   that GPU report this error. Values of all-reduces and bytes of links are checked. Other work on the devices slows
- *   the measurement down.
+ *   in its row, and the other measurements continue; after an error that leaves a GPU unusable in this process, all
+ *   later rows of that GPU report this error. Values of all-reduces and bytes of links are checked. Other work on the
+ *   devices slows the measurement down.
  *   Free a report with yk_machine_report_free, also after an error.
- *   Errors: YK_E_INVAL (an option; a GPU that is not there, or named twice), YK_E_UNSUPPORTED (CUDA on a machine or in
- *   a build without it), YK_E_NOMEM; with several processes those of the roll call, and YK_E_COMM for all once one of
- *   them fails. Thread: any. */
+ *   Errors: YK_E_INVAL (an option; a GPU that does not exist, or is named twice), YK_E_UNSUPPORTED (CUDA on a machine
+ *   or in a build without it), YK_E_NOMEM; with several processes those of the roll call, and YK_E_COMM for all once
+ *   one of them fails. Thread: any. */
 yk_status yk_machine_measure_sized(const yk_machine_options *options, yk_machine_report *out, size_t struct_size,
                                    yk_err *err);
 static inline yk_status yk_machine_measure(const yk_machine_options *options, yk_machine_report *out, yk_err *err)

@@ -10,13 +10,13 @@
 extern "C" {
 #endif
 
-/* A process that MPI has started, and that starts the process with ranks itself: this one may end and be started again
- * while MPI's goes on. */
+/* A process that MPI has started, and that starts a child with ranks: the child may end and be started again while the
+ * MPI process continues. */
 typedef struct yk_mpi_parent yk_mpi_parent;
 
 /* yk_mpi_parent_start - starts MPI and agrees with the other processes on an address and a key. The environment then
- *   tells children about themselves: WORLD_SIZE, RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, YOKE_CLUSTER_KEY. They
- *   connect over TCP, without MPI. The port stays free for them until the end.
+ *   identifies each child: WORLD_SIZE, RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, YOKE_CLUSTER_KEY. They connect over
+ *   TCP, without MPI. The port stays free for them until the end.
  *   master_host: as in yk_engine_options. Call it once, while there is one thread.
  *   Errors: YK_E_UNSUPPORTED (no MPI, or another one than Yoke was built with), YK_E_COMM, YK_E_IO, YK_E_NOMEM. */
 yk_status yk_mpi_parent_start(const char *master_host, yk_mpi_parent **out, yk_err *err);

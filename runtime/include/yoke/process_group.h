@@ -1,6 +1,6 @@
-/* process_group.h - engines one after the other on the processes of one run, each with ranks and processes of its own,
- * as the points of a scaling study have them. A run with one engine needs no group: yk_engine_create and
- * yk_engine_follow connect its processes. */
+/* process_group.h - engines one after the other on the processes of one run, each with a separate number of ranks and
+ * processes, as in a scaling study. A run with one engine needs no group: yk_engine_create and yk_engine_follow connect
+ * its processes. */
 #ifndef YOKE_API_PROCESS_GROUP_H
 #define YOKE_API_PROCESS_GROUP_H
 

@@ -53,7 +53,7 @@ typedef struct yk_profile {
 
 /* yk_engine_set_profile - time every n-th step; 1 leaves one step in 16 untimed, 0 times none. Sums restart at zero.
  *   A timed step takes a timestamp before each operation of each rank; other steps run as without a profile. On a GPU a
- *   timestamp is a kernel of its own that takes half a microsecond, so a timed decode step takes 3 to 8 % longer. This
+ *   timestamp is a separate kernel that takes half a microsecond, so a timed decode step takes 3 to 8 % longer. This
  *   cost is measured and subtracted from the parts: measured by pairs of consecutive decode steps with equally many
  *   rows, one timed and one untimed; until there are such pairs, by a chain of timestamps. Steps that record a graph
  *   are not counted: on a GPU the first timed decode of each size.

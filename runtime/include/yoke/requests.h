@@ -98,7 +98,7 @@ typedef struct yk_request_options {
   /* The embedding of the prompt is the result, and no token: the end has the embedding, and YK_FINISH_STOP. The prompt
    * may fill the context. Sampling parameters are not used. */
   bool embeds;
-  int32_t embedding_size; /* the first so many numbers of the embedding, at most yk_engine_info's; 0: all */
+  int32_t embedding_size; /* length of the returned prefix of the embedding, at most yk_engine_info's; 0: all */
   const char *adapter;    /* name of a loaded adapter (yoke/adapters.h), only read by submit; NULL or "": none */
 } yk_request_options;
 
@@ -167,8 +167,8 @@ typedef struct yk_request_usage {
 } yk_request_usage;
 
 /* yk_engine_submit - queue a request. Returns at once, unless a constraint must be compiled, which takes at most the
- *   engine's limit (the first one also loads the grammar library, which may take seconds). A refused request leaves
- *   nothing behind.
+ *   engine's limit (the first one also loads the grammar library, which may take seconds). A refused request leaves no
+ *   state in the engine.
  *   Errors: YK_E_INVAL naming the parameter and its legal range, YK_E_CAPACITY for a prompt longer than the context,
  *   YK_E_UNSUPPORTED for text, stop strings or reasoning tags without a tokenizer, for embeddings of a model that makes
  *   none (with the reason), for anything but embeddings of a model without lm_head, and for a constraint without the
@@ -212,7 +212,7 @@ yk_status yk_waiter_create(yk_waiter **out, yk_err *err);
 
 /* yk_waiter_wait - the request that has had unread output for longest, and the user pointer of its options. A request
  *   is reported once for output behind the last output that yk_request_next has returned, and once at its end: before
- *   the next call, read it with a timeout of 0 until YK_E_AGAIN or the end. There may be nothing left to read.
+ *   the next call, read it with a timeout of 0 until YK_E_AGAIN or the end. The request may have no unread output.
  *   timeout_s: negative waits for ever, 0 does not wait. request, user: each may be NULL; if no request is returned,
  *   *request is NULL and *user unchanged. Another thread may free the request at any time: a caller that permits this
  *   uses only the user pointer. Errors: YK_E_AGAIN: none; err is unchanged. YK_E_INVAL: timeout_s is not a number.
@@ -220,8 +220,8 @@ yk_status yk_waiter_create(yk_waiter **out, yk_err *err);
 yk_status yk_waiter_wait(yk_waiter *waiter, double timeout_s, yk_request **request, void **user, yk_err *err);
 
 /* yk_waiter_fd - the waiter's descriptor for poll or epoll. After yk_waiter_wait has returned YK_E_AGAIN, the
- *   descriptor becomes readable when there is a request to report, and stays readable until the next yk_waiter_wait. So
- *   call yk_waiter_wait with a timeout of 0 until it returns YK_E_AGAIN, then wait for the descriptor. */
+ *   descriptor becomes readable when there is a request to report, and stays readable until the next yk_waiter_wait.
+ *   Call yk_waiter_wait with a timeout of 0 until it returns YK_E_AGAIN, then wait for the descriptor. */
 int yk_waiter_fd(const yk_waiter *waiter);
 
 /* yk_waiter_free - NULL is allowed. The waiter's requests continue unreported. No other thread may be inside
@@ -253,8 +253,8 @@ typedef enum yk_logits_of {
 yk_status yk_held_sequence_create(yk_engine *engine, yk_held_sequence **out, yk_err *err);
 
 /* yk_held_sequence_create_adapted - an empty sequence whose tokens are computed with a loaded adapter
- *   (yoke/adapters.h); forks have it too. adapter NULL or "": none. Errors: YK_E_INVAL: no adapter has the name;
- *   YK_E_NOMEM. */
+ *   (yoke/adapters.h); forks use the same adapter. adapter NULL or "": none. Errors: YK_E_INVAL: no adapter has the
+ *   name; YK_E_NOMEM. */
 yk_status yk_held_sequence_create_adapted(yk_engine *engine, const char *adapter, yk_held_sequence **out, yk_err *err);
 
 /* yk_held_sequence_append - compute n_ids more tokens; blocks until done, batched with everything else that runs.
@@ -270,12 +270,12 @@ yk_status yk_held_sequence_append(yk_held_sequence *sequence, const int32_t *ids
 /* yk_held_sequence_truncate - keep the first n_tokens. Errors: YK_E_INVAL beyond the present length. */
 yk_status yk_held_sequence_truncate(yk_held_sequence *sequence, size_t n_tokens, yk_err *err);
 
-/* yk_held_sequence_fork - another sequence with the same tokens. Full blocks are shared; the rest is copied, or without
- *   space for a copy computed again with the next append. Errors: YK_E_NOMEM. */
+/* yk_held_sequence_fork - another sequence with the same tokens. Full blocks are shared; the last, partial block is
+ *   copied or, without space for a copy, computed again at the next append. Errors: YK_E_NOMEM. */
 yk_status yk_held_sequence_fork(yk_held_sequence *sequence, yk_held_sequence **out, yk_err *err);
 
-/* yk_held_sequence_length - number of tokens that the sequence holds: those of every append that succeeded, less
- *   truncated ones. */
+/* yk_held_sequence_length - number of tokens that the sequence holds: all tokens of successful appends, minus truncated
+ *   tokens. */
 size_t yk_held_sequence_length(const yk_held_sequence *sequence);
 
 /* yk_held_sequence_free - NULL is allowed. Must come before the engine is destroyed. */

@@ -20,7 +20,7 @@
  *   yoke/text.h      text to token ids and back
  *   yoke/chat.h      conversations to prompts
  *   yoke/process_group.h  engines one after the other on the processes of one run
- *   yoke/mpi_parent.h  processes of MPI that start the ones with ranks
+ *   yoke/mpi_parent.h processes of MPI that start the processes with ranks
  *   yoke/profile.h   time of a step by operation
  *   yoke/device.h    the devices on which ranks run
  *   yoke/process.h   prepares a process, first in main

@@ -24,8 +24,8 @@ yk_status yk_answer_parser_create(const yk_answer_parser_options *options, yk_an
 void yk_answer_parser_free(yk_answer_parser *parser);
 
 /* yk_answer_parser_push - one more output: its text, and the byte ranges of special tokens. The last output closes
- *   whatever is open: if nothing cut the output, an incomplete call becomes content, unless its beginning was emitted.
- *   Errors: YK_E_NOMEM, after which only free may be called. */
+ *   every open part: if the output was not truncated, an incomplete call becomes content, unless its beginning was
+ *   emitted. Errors: YK_E_NOMEM, after which only free may be called. */
 yk_status yk_answer_parser_push(yk_answer_parser *parser, const yk_output *output, yk_err *err);
 
 /* yk_answer_parser_is_reasoning - the output so far ends inside reasoning. */

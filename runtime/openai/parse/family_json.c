@@ -106,7 +106,7 @@ static void step_tagged(yk_call_machine *m, char c)
   }
 }
 
-/* Ends the text in the same way for both. */
+/* Ends the text for both kinds of calls. */
 static void end_call(yk_call_machine *m, bool is_cut)
 {
   if (m->state == BROKEN && !is_cut) yk_calls_release(m, YK_EVENT_ARGUMENTS);

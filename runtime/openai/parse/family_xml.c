@@ -8,7 +8,7 @@
  * glm45: <tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>, with or without white space
  *   between the tags.
  *
- * A value on lines of its own loses the newline at either end. A string is emitted as it arrives, another value when it
+ * A value on separate lines loses the newline at either end. A string is emitted as it arrives, another value when it
  * is complete. Tags within the strings of a JSON value are part of it. Text between arguments is dropped. */
 #include <string.h>
 
@@ -19,7 +19,7 @@ enum {
   CONTENT, /* searching a tag. held: part of the tag */
   OPENED,  /* held: everything from the tag on */
   NAME,    /* the same */
-  FIRST,   /* behind the name, the same: with the first argument or the end the call begins */
+  FIRST,   /* after the name: the first argument or the end of the call begins the call */
   BETWEEN, /* arguments of an emitted call. held: part of a tag */
   KEY,
   BEFORE_VALUE, /* glm45. held: part of a tag */

@@ -126,16 +126,16 @@ void yk_calls_drop(yk_call_machine *m);
 /* yk_calls_release - emit the held bytes as this kind. */
 void yk_calls_release(yk_call_machine *m, yk_answer_event_kind kind);
 
-/* yk_calls_hold_space - before a tag, white space and the bytes of `more` are held back: hold c too, if it is one of
- *   these bytes. False: c is another byte, or part of a tag is held. */
+/* yk_calls_hold_space - before a tag, white space and the bytes of `more` are held back: holds c too if c is one of
+ *   these bytes. Returns false if c is a different byte or part of a tag is held. */
 bool yk_calls_hold_space(yk_call_machine *m, char c, const char *more);
 
 /* ---- Tags -------------------------------------------------------------------------------------------------------- */
 
 enum { YK_NO_TAG = 0, YK_PART_OF_TAG = -1 };
 
-/* yk_calls_match - compare held, behind its first n_before bytes, with the tags that have one of `roles`. Returns the
- *   roles of the tag that it equals, YK_PART_OF_TAG if it is the beginning of a tag, else YK_NO_TAG. */
+/* yk_calls_match - compares the held bytes after the first n_before bytes with the tags that have one of `roles`.
+ *   Returns the roles of the tag that it equals, YK_PART_OF_TAG if it is the beginning of a tag, else YK_NO_TAG. */
 int yk_calls_match(const yk_call_machine *m, unsigned roles);
 
 /* yk_calls_find - take a byte of text that ends with a tag of one of `roles`. Text is released as kind. Returns the
@@ -149,7 +149,7 @@ typedef enum yk_object_result {
   YK_OBJECT_END,     /* with this byte */
   YK_OBJECT_EARLY,   /* the call has ended with whole arguments, and the byte does not belong to the object */
   YK_OBJECT_NO_CALL, /* nothing was emitted, and the held bytes are no call; the byte was not taken */
-  YK_OBJECT_BROKEN   /* a call whose beginning was emitted cannot continue with this byte, which was not taken */
+  YK_OBJECT_BROKEN   /* a call whose beginning was emitted cannot continue with this byte; the byte was not consumed */
 } yk_object_result;
 
 /* yk_call_object_begin - the next byte that is not white space must be "{". */

@@ -75,7 +75,7 @@ static void drop(yk_reasoning_split *s)
   s->held.length = s->held_special.length = s->n_space = 0;
 }
 
-/* Gives the first n held bytes to take, and drops the rest. */
+/* Passes the first n held bytes to take, and drops the other held bytes. */
 static void release(yk_reasoning_split *s, void (*take)(void *user, char c, bool is_special), size_t n)
 {
   for (size_t i = 0; i < n; i++) take(s->user, s->held.data[i], s->held_special.data[i] != 0);

@@ -52,7 +52,7 @@ typedef struct yk_reasoning_split {
   yk_strbuf held, held_special; /* a byte that is not 0 for each byte of a special token */
   size_t n_space;               /* white space at the beginning of held, before the part of a tag */
   void (*reason)(void *user, char c, bool is_special); /* takes a byte of the reasoning */
-  void (*pass)(void *user, char c, bool is_special);   /* takes a byte of the rest */
+  void (*pass)(void *user, char c, bool is_special);   /* takes a byte outside the reasoning */
   void *user;
 } yk_reasoning_split;
 

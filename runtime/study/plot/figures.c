@@ -46,7 +46,7 @@ static bool draw_lines(yk_lines *lines, yk_plot_place place, yk_plot *out)
   return true;
 }
 
-/* Height of the panels in so many columns. */
+/* Height of the panels in n_columns columns. */
 static double height_of(const yk_bars *bars, size_t n_columns, double row_px)
 {
   double sum = 0;

@@ -308,7 +308,7 @@ static int compare_placed(const void *a, const void *b)
   return (left->y < right->y) - (left->y > right->y);
 }
 
-/* The points that no other point exceeds in both, as a band below the lines. */
+/* The points that no other point exceeds in both coordinates, as a band below the lines. */
 static bool add_frontier(yk_lines *out, size_t n_points)
 {
   placed *all = calloc(n_points + 1, sizeof *all);

@@ -67,7 +67,7 @@ static void append_text_looks(yk_strbuf *out, const yk_mark *mark, yk_scheme sch
   append_number(out, "font-size", mark->size);
   if (mark->is_bold) yk_strbuf_append_str(out, " font-weight=\"bold\"");
   if (mark->anchor != YK_ANCHOR_START) yk_strbuf_append_fmt(out, " text-anchor=\"%s\"", anchors[mark->anchor]);
-  /* Helvetica's width, whatever font the reader has. */
+  /* Helvetica's width, independent of the reader's font. */
   append_number(out, "textLength", yk_text_width(mark->text ? mark->text : "", mark->size, mark->is_bold));
   yk_strbuf_append_str(out, " lengthAdjust=\"spacingAndGlyphs\"");
   if (!mark->has_halo) return;

@@ -1,5 +1,5 @@
 /* The text and tables of the figures, whose drawings are in the file. Each function returns {id, words, tables}, or
- * {id, missing}: the reason why there is nothing to draw. */
+ * {id, missing}: the reason why the figure is not drawn. */
 
 const TITLES = {speedup: "Speed-up over ranks", efficiency: "Efficiency over ranks",
                 latency: "Throughput against latency", limit: "Throughput against the machine's limit",
@@ -65,7 +65,7 @@ function speedInterval(point) {
 
 const perRankInterval = (point) => metricInterval(point, "output_throughput")?.map((value) => value / point.ranks);
 
-/* Number of points that no other point exceeds in both. */
+/* Number of points that no other point exceeds in both coordinates. */
 function countFrontier(points) {
   const sorted = [...points].sort((a, b) => speedOfUser(b) - speedOfUser(a) || perRank(b) - perRank(a)), kept = [];
   for (const point of sorted)

@@ -26,7 +26,7 @@ function timesRow(label, times) {
   return [...label, cell(partOf(times, "step"), micros), ...PARTS.map((part) => cell(partOf(times, part), micros))];
 }
 
-/* Columns for the places of ranks, of those that differ between ranks. */
+/* Columns for the places of ranks (stage, process, host) that differ between ranks. */
 function placesOf(points) {
   const all = points.flatMap((point) => list(point.raw.rank_places).map(object));
   const columns = [["Stage", "stage"], ["Process", "process"]].map(([head, key]) => (
