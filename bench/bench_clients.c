@@ -46,7 +46,7 @@ typedef struct load {
   int32_t *ids;                           /* [longest prompt] */
   client *clients;                        /* [n_clients] */
   client long_client;                     /* the long prompt's */
-  double long_ttft_ms[MAX_LOAD_RUNS + 1]; /* of each run; the first is the warm-up */
+  double long_ttft_ms[MAX_LOAD_RUNS + 1]; /* one entry per run; the first is the warm-up */
   load_run figures;
 } load;
 

@@ -1,7 +1,7 @@
 /* bench_experts.cu - mixtures of experts on a GPU: router and routing, both grouped W4A16 GEMMs and the combination,
  * timed with cold weights, one by one and as a layer, and compared with dense GEMMs of the same work: the columns of
  * all chosen experts side by side, with an expert's average number of rows. The router's GEMM is timed if it is not
- * cuBLAS's. For a model with a shared expert, the layer is also timed with its GEMMs in kernels of their own, and fused
+ * cuBLAS's. For a model with a shared expert, the layer is also timed with its GEMMs in separate kernels, and fused
  * into the experts' kernels if these support it. The layer of a single token is also timed in one kernel ("single"),
  * without and with the shared expert, and both forms as the time they add to the other kernels of a step ("in step").
  * experts_timing.cuh defines the times; tests/op/test_op_cuda_experts_large.c checks the operations. */

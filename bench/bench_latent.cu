@@ -58,8 +58,7 @@ void fill(void *memory, size_t n_bytes)
                        cudaMemcpyHostToDevice));
 }
 
-/* Stands for the kernel that precedes in a model: occupies whole multiprocessors and leaves the rows in the L2
- * cache. */
+/* Replaces the preceding kernel of a model: occupies whole multiprocessors and leaves the rows in the L2 cache. */
 constexpr int WRITE_THREADS = 256, WRITE_SHARED_BYTES = 200 * 1024;
 
 __global__ void write_rows(uint4 *rows, const uint4 *from, int n)

@@ -6,7 +6,7 @@
 Makes a random model of each format (scripts/make_random_model.py), which leaves the files in the page cache, and loads
 it --repeats times for one token. Seconds come from the program's log: from the first byte of the weights read to the
 last layer prepared. Devices are opened (CUDA contexts are created) before. GB/s counts the checkpoint's bytes, once for
-all ranks, however many bytes they become.
+all ranks, independent of their size in memory.
 
 anon_mb is the most anonymous memory that the process held before it was loaded, read from /proc a hundred times a
 second. On the CPU device it includes the weights, whose size is weights_mb. pinned_mb is the memory pinned by the

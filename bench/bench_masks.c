@@ -1,6 +1,6 @@
-/* bench_masks.c - what a constraint costs for each token: the matcher accepts a token and fills the mask of the next
- * (the engine's thread, while the ranks compute), and a CPU rank samples a row with the mask. Times are processor times
- * of the thread. Tokens are drawn among those of the mask. */
+/* bench_masks.c - the cost of a constraint per token: the matcher accepts a token and fills the mask of the next (the
+ * engine's thread, while the ranks compute), and a CPU rank samples a row with the mask. Times are processor times of
+ * the thread. Tokens are drawn among those of the mask. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,10 +4,10 @@
   yoke serve --model tests/models/demo --device cpu &
   bench/bench_serve.py --vocab-size 512 --clients 64 --requests 256 --input-len 32 --output-len 64
 
-Closed loop: --clients N keeps N requests under way. Open loop: --request-rate R sends R a second on average,
-independent of the ends of earlier ones. Lengths and arrivals are functions of --seed and the request's number;
-bench_clients runs the same closed loop against the engine without a server. Every stream must have exactly the
-requested number of tokens, by its usage and by its number of events, else it counts as failed and the exit code is 1.
+Closed loop: --clients N keeps N requests running. Open loop: --request-rate R sends R a second on average, independent
+of the ends of earlier ones. Lengths and arrivals are functions of --seed and the request's number; bench_clients runs
+the same closed loop against the engine without a server. Every stream must have exactly the requested number of tokens,
+by its usage and by its number of events, else it counts as failed and the exit code is 1.
 
 Bytes of a stream are timestamped when they arrive, kept, and parsed after all requests have ended. The figures and
 their names are those of `vllm bench serve`: TTFT, time to first token; TPOT, the mean time of each further one; ITL,
@@ -56,8 +56,8 @@ def length(options, mean, number, stream):
 
 
 def prompt_of(options, run, number):
-    """Token ids, or as many words. Apart from the prefix, prompts differ between runs, and between starts of this
-    program, because the server may still cache the prefixes of an earlier start."""
+    """Token ids, or the same number of words. Apart from the prefix, prompts differ between runs, and between starts of
+    this program, because the server may still cache the prefixes of an earlier start."""
     def draw(generator, count):
         if options.prompt == "ids":
             return [generator.randrange(options.vocab_size) for _ in range(count)]
@@ -106,7 +106,7 @@ def events_of(chunks):
 
 
 def is_token(choice):
-    """The role of a chat comes before the first token, in a separate event."""
+    """In a chat, the role precedes the first token, in a separate event."""
     delta = choice.get("delta")
     return delta is None or bool(delta.get("content")) or "role" not in delta or choice.get("finish_reason") is not None
 

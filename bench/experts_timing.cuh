@@ -30,7 +30,7 @@ constexpr double COLD_BYTES = 1e9;    /* least bytes between two reads of a weig
 constexpr int LEAST_NODES = 8;        /* enough nodes to hide the graph's launch */
 constexpr int MOST_ROUTER_ROWS = 256; /* of the GEMM of few outputs */
 constexpr int ZEROS = 16;             /* router weights of chosen expert j begin with j * ZEROS zeros */
-constexpr int SHARED_COPIES = 12;     /* copies of a shared expert, which nodes use in turn */
+constexpr int SHARED_COPIES = 12;     /* copies of a shared expert, over which nodes rotate */
 
 /* A shared expert's layer, several copies. */
 struct shared_layer {

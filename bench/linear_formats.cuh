@@ -53,7 +53,7 @@ public:
   }
 
   yk_gemm_gpu gpu;
-  int64_t m; /* at most as many as p has inputs for */
+  int64_t m; /* at most the number of rows of p's inputs */
   gemm_case p;
   yk_gemm_plans plans;
 };

@@ -84,7 +84,7 @@ inline void read_plans_header(const std::string &line, yk_gemm_gpu *gpu)
   for (int size = 2; size <= YK_GEMM_MOST_PEERS; size++) clusters >> gpu->clusters[size];
 }
 
-/* Times from lines of print_point, and the GPU. Plans that are no longer compiled are left out. */
+/* Times from lines of print_point, and the GPU. Omits plans that are no longer compiled. */
 inline std::vector<plan_point> read_points(const char *path, yk_gemm_encoding encoding, yk_gemm_gpu *gpu)
 {
   std::ifstream file(path);
@@ -151,8 +151,8 @@ inline slowdown slowdown_without(const std::vector<plan_point> &points, const st
   return s;
 }
 
-/* Prints for each tile how often it is the best and the cost of leaving it out. Then leaves out tile after tile, the
- * cheapest first, while no point gets 2 % slower than with all of them. */
+/* Prints, for each tile, the number of points where it is best and the cost of removing it. Then removes tiles, the
+ * cheapest first, while no point becomes 2 % slower than with all tiles. */
 inline void print_worth(const std::vector<plan_point> &points)
 {
   std::map<std::string, int> wins;

@@ -1,5 +1,5 @@
 /* linear_w4a8.cuh - the GEMM of 4-bit weights and inputs in 8-bit floats for bench_linear: rows of x are quantised,
- * then multiplied. The GEMM with 16-bit inputs is timed beside both, with the same packed weights. */
+ * then multiplied. The GEMM with 16-bit inputs is also timed, with the same packed weights. */
 #ifndef YK_BENCH_LINEAR_W4A8_CUH
 #define YK_BENCH_LINEAR_W4A8_CUH
 

@@ -41,8 +41,8 @@ inline float *floats(size_t n, float scale, float offset)
   return p;
 }
 
-/* A step of n_seqs sequences with so many rows each, which begin with the states in their slots. Adds its arrays to
- * `memory`. */
+/* A step of n_seqs sequences with the same number of rows each, which begin with the states in their slots. Adds its
+ * arrays to `memory`. */
 inline yk_batch even_batch(int32_t n_seqs, int32_t rows, std::vector<void *> &memory)
 {
   std::vector<int32_t> starts, slots, seqs;
@@ -60,7 +60,7 @@ inline yk_batch even_batch(int32_t n_seqs, int32_t rows, std::vector<void *> &me
   return batch;
 }
 
-/* Layers with states of so many floats each that exceed the L2 cache together, at least 2. */
+/* Number of layers whose states together exceed the L2 cache, at least 2. */
 inline int layers_beyond_cache(int64_t n_floats)
 {
   return (int)std::max<int64_t>(2, std::min<int64_t>(48, ((int64_t)400 << 20) / (4 * n_floats) + 1));

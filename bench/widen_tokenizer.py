@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes a model folder without weights whose byte-level BPE tokenizer has as many ids as a large model's.
+"""Writes a model folder without weights whose byte-level BPE tokenizer has the vocabulary size of a large model.
 
 The further ids are pairs of IN's tokens, most frequent first, each with its merge: a text has fewer tokens than before,
 and masks of constraints have real sizes. Added tokens keep their order and have the last ids. OUT is a value for

@@ -25,7 +25,7 @@ def compile_cubin(build, source, arch, out):
         sys.exit(f"{build}: expected one source that ends with {source}, found {len(entries)}")
     words = shlex.split(entries[0]["command"])
     words = words[next(i for i, word in enumerate(words) if os.path.basename(word) == "nvcc"):]
-    kept, is_argument = [], False  # of an option that is dropped
+    kept, is_argument = [], False  # value of an option that is dropped
     for word in words:
         if is_argument or word in ("-c", "-MD") or word.startswith("--generate-code="):
             is_argument = False

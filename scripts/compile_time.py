@@ -37,7 +37,7 @@ def run(log, command):
 
 
 def read_log(path):
-    """Seconds by source file, whose names lose the folder that all of them share."""
+    """Seconds by source file, whose names are relative to their common folder."""
     seconds = {}
     with open(path, encoding="utf-8") as file:
         for line in file:

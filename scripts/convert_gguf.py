@@ -2,7 +2,7 @@
 """Writes a Hugging Face model directory from a GGUF file, for people who have a model only in that format.
 
   scripts/convert_gguf.py gemma-3-270m-Q4_K_M.gguf --out /models/gemma-3-270m
-  scripts/convert_gguf.py big-00001-of-00003.gguf --out /models/big        # finds the other parts beside the first
+  scripts/convert_gguf.py big-00001-of-00003.gguf --out /models/big        # finds the other parts in the same folder
   yoke quantize --model /models/gemma-3-270m -o /models/gemma-3-270m-awq   # 4 bits again
 
 Architectures: llama, qwen2, qwen3, qwen3moe, gemma3. Every type that the package gguf dequantises is read and written

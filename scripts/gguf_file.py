@@ -47,7 +47,7 @@ def to_python(values):
 
 
 class Cursor:
-    """A position in a file's bytes. Every read checks that the file has as many bytes."""
+    """A position in a file's bytes. Every read checks the file's length."""
 
     def __init__(self, path, data):
         self.path, self.data, self.at = path, data, 0
@@ -142,7 +142,7 @@ class GgufFile:
 
 
 def part_paths(paths):
-    """The files of a split model: all that are given, or those beside the only one that is given."""
+    """The files of a split model: all given files, or the given file and the parts in its folder."""
     match = SPLIT_NAME.match(paths[0])
     if len(paths) > 1 or not match:
         return paths
@@ -166,7 +166,7 @@ def open_parts(paths):
 
 
 class Metadata:
-    """Values by key, with the type that the reader expects, and the keys that nobody has read."""
+    """Values by key, with the type that the reader expects, and the keys that no code has read."""
 
     def __init__(self, path, values):
         self.path, self.values, self.unread = path, values, set(values)

@@ -1,5 +1,5 @@
 """config.json and the list of weights of a GGUF file. Part of convert_gguf.py. The arithmetic of the architectures is
-llama.cpp's; names and keys on the other side are those of transformers.
+llama.cpp's; names and keys of the output are those of transformers.
 """
 
 import math
@@ -20,7 +20,7 @@ ROPE_TOLERANCE = 1e-4
 
 
 class Weight(NamedTuple):
-    """A weight of the output. heads: rows are permuted in GGUF, within each of so many heads. less: subtracted.
+    """A weight of the output. heads: rows are permuted in GGUF, within each of `heads` heads. less: value to subtract.
     expert: index into the tensor's first dimension; shape is that of the expert alone."""
     source: str
     target: str

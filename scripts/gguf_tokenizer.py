@@ -20,7 +20,7 @@ PATTERNS = {"llama-bpe": LLAMA3, "llama3": LLAMA3, "llama-v3": LLAMA3, "qwen2": 
             "tekken": CASES, "gpt-2": None, "smollm": None}  # None: the expression of ByteLevel itself
 WHOLE_WORDS_FIRST = ("llama-bpe", "llama3", "llama-v3", "tekken")  # ignore_merges, and a first token by default
 COMPOSED = ("qwen2", "deepseek-r1-qwen")
-# The names by which llama.cpp recognises tokens that end an answer, beside those of eos, eot and eom.
+# The names by which llama.cpp recognises tokens that end an answer, in addition to eos, eot and eom.
 ENDS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<|end_of_text|>")
 SAMPLING = {"temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p",
             "penalty_repeat": "repetition_penalty"}

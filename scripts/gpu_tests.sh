@@ -56,7 +56,7 @@ run() {
   echo "$1: $result, $(($(date +%s) - started)) s"
 }
 
-# Takes tests of one GPU while there are tests that no other lane has taken.
+# Runs tests of one GPU until no test is left.
 run_lane() {
   if [ -n "$1" ]; then export CUDA_VISIBLE_DEVICES="$1"; fi
   if [ "${YOKE_REQUIRE_GPU:-0}" -gt 1 ]; then export YOKE_REQUIRE_GPU=1; fi

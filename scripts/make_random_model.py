@@ -7,11 +7,11 @@
 
 Formats: awq (gemm; 4 bits, uniform over 0..15, zero points 6..9), gptq (4 bits, version 1), gptq-act-order (desc_act),
 gptq8, ct4 and ct8 (compressed-tensors, packed and symmetric), w8a8 (compressed-tensors, inputs quantised per token),
-fp8 (blocks of 128 x 128), fp8-channel (compressed-tensors), plain (16 bits), mxfp4 (of gpt-oss, which has no other).
-Embedding, norms, lm_head and routers of experts have 16 bits in every format. Weights are drawn so that every layer
-adds about as much as the last (activations grow as the square root of the depth, well inside float16) and so that the
-best token's probability is neither near 1 nor near the others'. There is no tokenizer, and the model
-runs on token ids, unless --tokenizer names a model whose tokenizer and vocabulary size it gets.
+fp8 (blocks of 128 x 128), fp8-channel (compressed-tensors), plain (16 bits), mxfp4 (gpt-oss only). Embedding, norms,
+lm_head and routers of experts have 16 bits in every format. Weights are drawn so that every layer adds about as much as
+the previous layer (activations grow as the square root of the depth, well inside float16) and so that the best token's
+probability is neither near 1 nor near the others'. There is no tokenizer, and the model
+runs on token ids, unless --tokenizer names a model, whose tokenizer and vocabulary size are then used.
 
 Every piece of a tensor has its own generator, seeded by --seed and the tensor's name. The bytes depend on the arguments
 alone, not on the machine or the number of threads, and a model of fewer layers has the same first layers. Needs numpy
@@ -114,7 +114,7 @@ class ModelTensors:
         self.linear(f"{layer}.o_proj", heads * head, hidden)
 
     def gemma4_rest(self, layer):
-        """The layer's factor, its experts beside the FFN, and the part that adds its embeddings."""
+        """The layer's factor, its experts in parallel with the FFN, and the part that adds its embeddings."""
         config, hidden, dtype = self.config, self.hidden, self.settings.dtype
         self.tensors.append(Tensor(f"{layer}.layer_scalar", dtype, (1,), draw_normal(0.8, 0.1, dtype)))
         if config.get("enable_moe_block"):

@@ -4,7 +4,7 @@ patterns, and the characters that normalisation changes, as in the public `token
 
 The package itself is queried for each table, character by character, so that the tables match its versions of Unicode:
 version 0.23.3 has Unicode 16 in patterns and Unicode 9 in normalisation. The names of properties come from the package
-`regex`; names that `tokenizers` lacks are left out.
+`regex`; names that `tokenizers` lacks are omitted.
 
 Needs: pip install tokenizers regex. Takes a few minutes; run by hand when the package moves to another Unicode.
 """
@@ -104,8 +104,8 @@ def read_scripts():
 
 
 def read_folding():
-    """For each character that differs from others only in case, the smallest of them; and the characters that fold to
-    several characters."""
+    """For each character that differs from others only in case, the smallest of these characters; and the characters
+    that fold to several characters."""
     cased = sorted(members(r"[\p{CWCM}\p{CWCF}]"))
     outside = "".join(f"\\x{{{a:x}}}-\\x{{{b:x}}}" for a, b in ranges(set(ALL) - set(cased)))
     assert members(f"(?i:[{outside}])") == set(ALL) - set(cased)

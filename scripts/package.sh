@@ -1,5 +1,5 @@
 #!/bin/sh
-# Packs a build so that it runs on machines where nothing can be installed: see --help.
+# Packs a build for machines without permission to install packages: see --help.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -33,7 +33,7 @@ mkdir -p "$root/bin" "$root/lib" "$root/scripts" "$root/tests/golden" "$root/tes
 cp "$build/bin/yoke" "$root/bin/"
 if [ -x "$build/bin/yoke_with_faults" ]; then cp "$build/bin/yoke_with_faults" "$root/bin/"; fi # for tests
 scripts/gpu_test_list.py "$build" >"$stage/gpu_tests.txt"
-# shellcheck disable=SC2016 # $bin as it is
+# shellcheck disable=SC2016 # $bin stays unexpanded
 for test in $(grep -oE '"\$bin"/[a-z0-9_]+' "$stage/gpu_tests.txt" | cut -d / -f 2 | sort -u) dump_logits; do
   cp "$build/bin/$test" "$root/bin/"
 done
@@ -48,7 +48,7 @@ LD_LIBRARY_PATH=$(realpath "$build/lib"):${LD_LIBRARY_PATH:-} ldd "$root"/bin/* 
   if ! echo "$name" | grep -Eq "$own"; then cp -L "$path" "$root/lib/$name"; fi
 done
 if [ -f "$build/lib/libyoke_mpi.so" ]; then cp "$build/lib/libyoke_mpi.so" "$root/lib/"; fi # without MPI itself
-grammar=${YOKE_GRAMMAR_LIBRARY:-$build/../yoke-grammar} # constrained output, if it is there
+grammar=${YOKE_GRAMMAR_LIBRARY:-$build/../yoke-grammar} # constrained output, if installed
 if [ -f "$grammar/libtvm_ffi.so" ]; then
   mkdir "$root/lib/yoke-grammar"
   cp -L "$grammar/libtvm_ffi.so" "$grammar/libxgrammar_bindings.so" "$root/lib/yoke-grammar/"

@@ -56,8 +56,8 @@ install_packages() {
 apt_get() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::http::Timeout=20 "$@"; }
 apt_install() { apt_get install -y --no-install-recommends "$@"; }
 
-# Installs programs whose tests are skipped otherwise: a browser, nginx, HAProxy, promtool, shellcheck, clang-format and
-# clang-tidy; and what Debian's own Python needs for the tests.
+# Installs optional programs for tests, which are skipped without them: a browser, nginx, HAProxy, promtool, shellcheck,
+# clang-format and clang-tidy; and the modules that the tests need in Debian's Python.
 install_test_programs() {
   missing=
   need 'command -v chromium-headless-shell || command -v chromium || command -v google-chrome' chromium-headless-shell
@@ -71,7 +71,7 @@ install_test_programs() {
   [ -z "$missing" ] || install_packages "$missing" || echo "Tests that need these are skipped:$missing"
 }
 
-# Installs what tests/clients/run.py makes its virtual environments with.
+# Installs the tools with which tests/clients/run.py makes its virtual environments.
 install_venv() {
   missing=
   need 'python3 -c "import ensurepip"' python3-venv

@@ -71,7 +71,7 @@ stage() {
     has_gpu || preset=untuned
     configure "$preset"
     build "$preset"
-    # Tests that take long, and whose every case asan or tsan runs, are left to that stage.
+    # Omits slow tests that the asan or tsan stage runs completely.
     left_to_others='^$'
     case " $stages " in *" asan"*)
       left_to_others="$left_to_others|^unit\.test_(call_constraints|chat_(forms|plain)|rank_group)\$"

@@ -383,7 +383,7 @@ def check_tree(root):
 
 
 def check_table(root, table):
-    """Rows and entries for places that do not exist, and a circle that the table would allow."""
+    """Reports rows and entries for paths that do not exist, and cycles that the table would allow."""
     problems = [f"the row of {place} is about nothing that exists" for place in table
                 if not os.path.exists(os.path.join(root, place))]
     graph = {}

@@ -27,7 +27,7 @@ START = r"(?:^|(?<=[.!?;:] )|(?<=[.!?]\) ))"
 THING = (r"(?:block|code|config|config\.json|device|engine|field|file|flag|function|GPU|header|kernel|layer|model|name|"
          r"option|parser|program|rank|row|scheduler|server|struct|table|test|thread|warp)s?")
 
-# Name of a rule -> (pattern of what is banned, what to write instead).
+# Name of a rule -> (forbidden pattern, replacement).
 RULES = {
     "opens with Of": (START + r"Of\b", "begin with the noun: \"Staging pages, one per block\""),
     "opens with What": (START + r"What\b(?![^.]*\?)|^what\b(?!:)",

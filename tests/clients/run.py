@@ -149,7 +149,7 @@ def main():
 
 
 def write_requests(path, kept):
-    """One request a line; of those that differ in their seed, the first."""
+    """One request per line; requests that differ only in their seed are represented by the first."""
     different = {}
     for request in kept:
         body = {key: value for key, value in request["body"].items() if key != "seed"}

@@ -22,7 +22,7 @@ typedef struct comm_fixture {
   /* Largest relative error of a sum over ranks against float64, in units of the type's rounding step. Transports that
    * add in float32 and round once need 1; a transport that rounds at each hop needs more. */
   double (*rounding_steps)(int n_ranks, comm_shape shape);
-  const comm_shape *large_shapes; /* [n_large_shapes] summed in addition to those that every transport is tested with */
+  const comm_shape *large_shapes; /* [n_large_shapes] summed in addition to the shapes for every transport */
   int n_large_shapes;
   bool whole_packets;  /* sums are of whole 16 bytes */
   bool opens_slowly;   /* tests that break the ends run with 2 ranks and with all, not with every number */

@@ -17,8 +17,8 @@ static double least_number(yk_dtype dtype)
   return dtype == YK_F16 ? 0x1p-24 : dtype == YK_BF16 ? 0x1p-133 : 0x1p-149;
 }
 
-/* Among them minus zeros, and elements whose scaled sums round to minus zero: over slots, a word that has not arrived
- * reads as minus zero. */
+/* Among them minus zeros, and elements whose scaled sums round to minus zero: in slots, minus zero marks a word that
+ * has not arrived. */
 static float input_of(yk_dtype dtype, uint32_t source, uint32_t i)
 {
   if (i % 53 == 7 && (source + i) % 2) return -0.0f;

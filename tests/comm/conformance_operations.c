@@ -283,7 +283,7 @@ void gather_body(rank_case *c)
   c->comm->dev->ops->free(c->comm->dev, data);
 }
 
-/* Numbers of rows, each twice in a row, so that any may be the first. */
+/* Numbers of rows, each twice in succession, so that any may be the first. */
 static int32_t *make_row_numbers(rank_case *c)
 {
   yk_device *dev = c->comm->dev;

@@ -53,7 +53,7 @@ static void *leave_after_end(void *context)
   return NULL;
 }
 
-/* Two commands on their way at once; a failed answer is named with its rank; the end reaches every follower. */
+/* Two commands in progress at once; the error of a failed answer names its rank; the end reaches every follower. */
 static void commands_and_answers(cluster_party *parties)
 {
   yk_cluster *c = parties[0].cluster;
@@ -292,7 +292,7 @@ static void *join_party(void *context)
   return NULL;
 }
 
-/* Strangers come while processes are missing, and again while the run goes on. */
+/* Foreign connections arrive while processes are missing, and again during the run. */
 static void strangers_disturb_nothing(void **state)
 {
   (void)state;
@@ -348,7 +348,7 @@ static void a_connection_without_an_answer_is_tried_again(void **state)
   commands_and_answers(parties);
 }
 
-/* One of two processes of the same number is refused and named, and the run starts with the other. */
+/* One of two processes with the same number is refused by name, and the run starts with the other process. */
 static void a_second_process_of_a_number_is_refused(void **state)
 {
   (void)state;
@@ -417,7 +417,7 @@ static void a_failure_reaches_all(void **state)
   cluster_leave_all(parties, N);
 }
 
-/* A process of its own that follows, and exits with 0 if the failure that ends it names process 1. */
+/* A separate process that follows, and exits with 0 if its final error names process 1. */
 static pid_t start_follower(cluster_party *party)
 {
   pid_t pid = fork();
@@ -475,8 +475,8 @@ static void wait_for(atomic_int *count)
   while (atomic_load(count) == 0) poll(NULL, 0, 5);
 }
 
-/* A process that is killed during the roll call frees its number, so that it may be started again; the table shows it.
- */
+/* A process that is killed during the roll call frees its number, so that a new process may use the number; the table
+ * shows the new process. */
 static void a_process_may_come_back(void **state)
 {
   (void)state;

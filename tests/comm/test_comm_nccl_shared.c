@@ -135,7 +135,7 @@ static void two_processes_open_each_others_slots(void **state)
   assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* The number of GPUs, asked in another process. */
+/* Returns the number of GPUs, queried in another process. */
 static int count_gpus(void)
 {
   int status = 0;

@@ -336,7 +336,7 @@ static void ranks_are_divided_into_hosts(void **state)
   }
 }
 
-/* The number of GPUs, asked in another process. */
+/* Returns the number of GPUs, queried in another process. */
 static int count_gpus(void)
 {
   int status = 0;

@@ -45,7 +45,7 @@ static void *create_ends(void *context)
   return NULL;
 }
 
-/* Deals ranks unevenly: 1 to the first process, 2 to the second, the rest to the third. */
+/* Distributes ranks unevenly: 1 to the first process, 2 to the second, all others to the third. */
 static bool open_divided(int n_stages, int n_ranks, yk_dtype dtype, yk_device **devs, yk_comm **comms)
 {
   const yk_device_limits limits = {.max_tokens = 64, .max_seqs = 64, .max_model_tokens = 64, .vocab = 64};
@@ -137,7 +137,7 @@ static void ranks_must_be_those_of_the_roll_call(void **state)
   close_divided(4, devs, comms);
 }
 
-/* The only rank of a process of its own, which is killed in an endless series of sums. */
+/* The only rank of a separate process, which is killed during an endless series of sums. */
 static void sum_for_ever(cluster_party *party)
 {
   const yk_device_limits limits = {.max_tokens = 64, .max_seqs = 64, .max_model_tokens = 64, .vocab = 64};
@@ -152,7 +152,7 @@ static void sum_for_ever(cluster_party *party)
   _exit(0);
 }
 
-/* A rank whose peer dies within a sum reports the process, not only the end of a connection. */
+/* If a peer dies within a sum, the error names the peer's process, not only a closed connection. */
 static void a_process_that_dies_in_a_sum_is_named(void **state)
 {
   (void)state;

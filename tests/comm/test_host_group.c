@@ -142,7 +142,7 @@ static void ranks_exchange_host_data(void **state)
   }
 }
 
-/* Rank 0 never comes. */
+/* Rank 0 never arrives. */
 static void an_abort_ends_every_wait(void **state)
 {
   (void)state;

@@ -1,4 +1,4 @@
-"""Adapters behind the doors that render or embed: embeddings against a model with the adapter's product in its weights,
+"""Adapters on the endpoints that render or embed: embeddings against a model with the adapter's product in its weights,
 chats, responses and messages against completions, and adapters whose numbers are not finite.
 """
 
@@ -190,7 +190,7 @@ class ChatsTest(Case):
         self.post(COUNT, status=404, model="z", messages=messages)
 
     def test_numbers_that_are_not_finite(self):
-        """Each door has the error in its own form; requests beside it go on."""
+        """Each endpoint returns the error in its own form; concurrent requests continue."""
         expected = self.text_of(CHAT, self.post(CHAT, **self.asked(CHAT, "m")).value)
         for stream in (False, True):  # of a stream too, since its first token fails
             for path in (CHAT, RESPONSES):

@@ -222,7 +222,7 @@ class Numbers(ProcessesCase):
             self.assert_error((*base, "--enable-lora", *options, "--device", "cpu"), *words)
 
     def test_plans(self):
-        """Each place of an adapter takes the same memory, of whole tiles on a GPU."""
+        """Each adapter slot takes the same memory, in whole tiles on a GPU."""
         for device in ("cpu", "cuda"):
             plain, two, four = (self.run_json("plan", QWEN, "--device", device, "--device-memory", "80GB", "--tp", 1,
                                               *options)[0]["ranks"][0]["weight_bytes"] for options in (
@@ -327,7 +327,7 @@ class Route(Case):
         self.unload("y")
 
     def test_unload_while_requests_run(self):
-        """Requests go on with the adapter; its place is free when they have ended."""
+        """Running requests keep the adapter; its slot is free when they have ended."""
         self.load("y", "other")
         expected = self.tokens("y")
         connection = self.server.connect()

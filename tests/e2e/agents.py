@@ -17,7 +17,7 @@ CALLS = [("read_file", {"path": "calc.py"}), ("write_file", {"path": "calc.py", 
 PARAMETERS = {"read_file": {"path": {"type": "string"}},
               "write_file": {"path": {"type": "string"}, "content": {"type": "string"}},
               "run_tests": {"names": {"type": "array", "items": {"type": "string"}}}}
-# The prompt ends with a token that says how many results there are.
+# The last token of the prompt is the number of results.
 TEMPLATE = ("{% for message in messages %}[{{ message.role }}|{{ message.content }}]{% endfor %}"
             "{{ '<after ' ~ (messages | selectattr('role', 'equalto', 'tool') | list | length) ~ '>' }}")
 

@@ -6,9 +6,9 @@
  *   YOKE_REQUIRE_GPU  N: fewer than N GPUs are a failure, and tests that need more than N skip
  *   YOKE_TESTS_DIR    the folder of golden/ and models/, if the program has been moved
  *
- * CPU ranks give the same bits whatever else runs. GPUs split their sums by the shape of a step, and round AWQ weights
- * only where it has many rows (never up to 16), so there log-probabilities agree within a tolerance, and greedy tokens
- * wherever the two best log-probabilities differ by more. */
+ * On CPU ranks, results have the same bits with any concurrent load. GPUs split their sums by the shape of a step, and
+ * round AWQ weights only where it has many rows (never up to 16), so there log-probabilities agree within a tolerance,
+ * and greedy tokens wherever the two best log-probabilities differ by more. */
 #ifndef TESTS_E2E_BACKEND_H
 #define TESTS_E2E_BACKEND_H
 

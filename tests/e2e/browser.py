@@ -28,7 +28,7 @@ class Browser:
     """One browser with one page. events: notifications of the page as (method, params), oldest first."""
 
     def __init__(self, path):
-        self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # its last writes may come late
+        self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # its last writes may arrive late
         self.events, self.rest, self.last_id, self.target, self.session = [], b"", 0, None, None
         to_browser, self.to_browser = self.high_pipe()
         self.from_browser, from_browser = self.high_pipe()
@@ -62,7 +62,7 @@ class Browser:
 
     @staticmethod
     def high_pipe():
-        """A pipe whose ends do not collide with the browser's descriptors 3 and 4."""
+        """A pipe whose descriptors differ from the browser's descriptors 3 and 4."""
         ends = []
         for end in os.pipe():
             ends.append(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10))
@@ -81,7 +81,7 @@ class Browser:
         self.folder.cleanup()
 
     def receive(self, seconds):
-        """The next message, or None if none comes in time."""
+        """The next message, or None after the time limit."""
         end = time.monotonic() + seconds
         while b"\0" not in self.rest:
             ready, _, _ = select.select([self.from_browser], [], [], max(end - time.monotonic(), 0))
@@ -95,7 +95,7 @@ class Browser:
         return json.loads(message)
 
     def take(self, message):
-        if "method" in message and message.get("sessionId") == self.session:  # of a closed tab some come late
+        if "method" in message and message.get("sessionId") == self.session:  # messages of a closed tab may arrive late
             self.events.append((message["method"], message["params"]))
 
     def send(self, method, **params):

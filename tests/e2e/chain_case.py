@@ -1,4 +1,4 @@
-"""A model whose answers are written down: each token has one successor."""
+"""A model with known answers: each token has one successor."""
 
 import json
 import os
@@ -10,7 +10,7 @@ END = "<|end|>"
 
 
 def make_chain_model(folder, steps, template, special=()):
-    """A folder with a model that writes steps[text] behind the token of a text, and END behind any other token of a
+    """A folder with a model that generates steps[text] after the token of a text, and END after any other token of a
     text. The texts are single letters or added tokens, the ones in special special."""
     os.makedirs(folder)
     letters = [chr(code) for code in (*range(32, 127), 10)]

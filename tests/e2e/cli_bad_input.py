@@ -1,6 +1,6 @@
 """Broken checkpoints through the program: each is refused with exit code 1 and a message that names the fault.
 
-Every case starts from a good model and breaks one thing, so that nothing else can be the reason.
+Every case starts from a valid model and introduces one fault, so that the fault is the only possible reason.
 """
 
 import json
@@ -68,7 +68,7 @@ class Broken(harness.Case):
         self.assertEqual(self.tokens(), expected)
 
     def test_other_names_of_the_text_part(self):
-        """A text model of its own under the class of models that read images."""
+        """A pure text model under the class of models that read images."""
         self.rename("hybrid_qwen3_5", lambda name: name)
         expected = self.tokens()
         self.assertIn("ignored: 2 tensors of parts that the text model does not use", self.last_err)

@@ -1,4 +1,4 @@
-"""yoke batch: a bad line affects no other line, and files that cannot be read or written are named."""
+"""yoke batch: an invalid line affects no other line, and errors name files that cannot be read or written."""
 
 import json
 import random

@@ -16,7 +16,7 @@ from batch_case import GOOD, SMALL, TINY, Base, openai, prompts_of_ids
 
 @harness.of_the_program
 class Resume(Base):
-    """Sampled lines of every kind: however a run was stopped, the resumed run has the same results."""
+    """Sampled lines of every kind: after any kind of stop, the resumed run has the same results."""
 
     N = 400
     uninterrupted = None  # (results, size of the output)

@@ -126,7 +126,7 @@ class Figures(Bench):
         self.assertEqual(self.bench(*arguments, "--no-prefix-reuse")["prefix_reuse"], 0)
 
     def test_adapters(self):
-        """Requests share prefixes only with those of the same adapter: two of four have another's."""
+        """Requests share prefixes only with requests of the same adapter: two of four requests have another adapter."""
         adapter = os.path.join(harness.TESTS_DIR, "golden", "adapters", "all_linear")
         arguments = ("--model", os.path.join(harness.FAMILIES, "qwen3_f32"), "--batch", "4", "--input-len", "80",
                      "--output-len", "4", "--shared-prefix", "64", "--repeats", "1", "--max-num-batched-tokens", "96")

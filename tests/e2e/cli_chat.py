@@ -123,7 +123,7 @@ class Piped(Base):
         self.assertEqual(self.chat("\\\n\n17+25=\n")[0], "42\n")  # blank
 
     def test_messages_that_fail(self):
-        """The message is removed, and the chat goes on."""
+        """The message is removed, and the chat continues."""
         for text, *parts in ((b"\xff\xfe", "message: expected UTF-8, found byte 0xFF at offset 0"),
                              (b"the " * 1100, "prompt: expected at most 1023 tokens", "/clear", "/undo"),
                              (b"x" * (4 << 20) + b"y", "message: expected at most 4194304 bytes"),
@@ -217,7 +217,7 @@ class Piped(Base):
         self.assertEqual(done.stderr.count(b"\n"), 1)  # and the chat ends
 
     def test_signals(self):
-        """The answer ends, its text so far stays visible, and the chat goes on."""
+        """The answer ends, its text so far stays visible, and the chat continues."""
         for number in (signal.SIGINT, signal.SIGTERM):
             with self.subTest(number), subprocess.Popen(
                     [self.yoke, *self.arguments("--ignore-eos", model=self.long_model)], stdin=subprocess.PIPE,
@@ -236,7 +236,7 @@ class Piped(Base):
 
 
 class Terminal:
-    """The program on a terminal of its own."""
+    """The program on a separate pseudo-terminal."""
 
     def __init__(self, case, *arguments, **env):
         """Without TERM in env there is no line editor."""
@@ -323,7 +323,7 @@ class Interactive(Base):
         self.assertEqual(terminal.finish(), 0)
 
     def test_ctrl_c_stops_an_answer(self):
-        """The conversation is kept, and the chat goes on, also after repeated interrupts."""
+        """The conversation is kept, and the chat continues, also after repeated interrupts."""
         terminal = self.start("--ignore-eos", model=self.long_model)
         for n_turns in (1, 2):
             terminal.type("the\n")

@@ -1,5 +1,5 @@
 """yoke convert: every 4-bit format that is read gives the same answers as AWQ; models that AWQ cannot express are
-refused by name; an interrupted run leaves nothing behind."""
+refused by name; an interrupted run leaves no files."""
 
 import fcntl
 import json

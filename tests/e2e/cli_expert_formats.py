@@ -128,7 +128,7 @@ class ExpertFormats(harness.Case):
         self.check_act_order(groups_of)
 
     def test_groups_of_other_sizes(self):
-        """Experts whose orders would differ become 16 bits, and the program reports it."""
+        """Experts whose orders would differ become 16 bits, and the program reports this conversion."""
         def groups_of(expert, role, k):
             groups = [i * 5 % k // GROUP for i in range(k)]
             if expert == 3 and role == "w1":

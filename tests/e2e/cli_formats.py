@@ -186,7 +186,7 @@ class Formats(harness.Case):
                 self.refused(*parts)
 
     def test_tensors_decide_against_the_list_of_excluded_modules(self):
-        """Quantised modules that the list excludes are read as those that it does not, with a warning."""
+        """Quantised modules that the list excludes are read like the other quantised modules, with a warning."""
         def tokens():
             return self.run_json("generate", "--model", self.folder, "--device", "cpu", "--token-ids", "5,6", "-n", 4,
                                  "--temperature", 0, "--ignore-eos", "--logprobs", 0)[0]["logprobs"]

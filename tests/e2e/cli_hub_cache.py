@@ -55,7 +55,8 @@ class HubCache(harness.Case):
         return done.out.strip()
 
     def test_places(self):
-        """Environment variables have the priority of the hub's tools; --download-dir comes before all of them."""
+        """Environment variables have the same precedence as in the hub's tools; --download-dir overrides all of
+        them."""
         os.environ["HF_HUB_CACHE"] = self.cache
         self.assertEqual(self.ask("org/demo"), "42")
         self.assertEqual(self.ask("--model", "org/demo", "--tokenizer", "org/demo"), "42")

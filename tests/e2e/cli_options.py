@@ -266,7 +266,7 @@ class Refused(harness.Case):
         return found["ranks"][0]["workspace_bytes"]
 
     def test_options_of_vllm(self):
-        """Ignored if they mean what Yoke does, else refused with an alternative."""
+        """Ignored if they request Yoke's fixed behaviour, else refused with an alternative."""
         plan = ["plan", harness.DEMO, "--device", "cpu", "--tp", "1"]
         for arguments, named in (
                 (["--trust-remote-code"], "--trust-remote-code"),

@@ -140,7 +140,7 @@ class Plan(harness.Case):
                                      "--state-cache-bytes", budget, expect=1)
                 self.assertIn("--state-cache-bytes: ", done.err)
                 self.assertIn(words, done.err)
-        # On GPUs a quarter of what weights, workspace and states leave.
+        # On GPUs a quarter of the memory without weights, workspace and states.
         on_gpu = ("--tp", 1, "--max-num-seqs", 100, "--gpu-memory-utilization", 1, "--device-memory")
         rank = self.plan(*on_gpu, "80GiB", model=HYBRID, device="cuda")[0]["ranks"][0]
         fixed = rank["weight_bytes"] + rank["workspace_bytes"] + rank["state_bytes"]

@@ -35,7 +35,7 @@ class Score(harness.Case):
                              expect=expect)[0]
 
     def prompt_logprobs(self, windows, model):
-        """Each window by itself, by yoke generate: the log-probabilities of its tokens except the first."""
+        """Each window separately, by yoke generate: the log-probabilities of its tokens except the first."""
         parts = []
         for ids in windows:
             parts += ["--token-ids", id_list(ids)]

@@ -1,6 +1,6 @@
 """scripts/convert_gguf.py: models of each architecture come back from GGUF bit for bit and answer as their goldens of
-transformers; quantised types, rotary scalings, tokenizers against goldens of `tokenizers`, split files; what cannot be
-converted is refused by name and leaves nothing behind. Needs the packages numpy and gguf.
+transformers; quantised types, rotary scalings, tokenizers against goldens of `tokenizers`, split files; unsupported
+files are refused by name and leave no output. Needs the packages numpy and gguf.
 """
 
 import json
@@ -120,7 +120,8 @@ class Convert(harness.Case):
                 self.check_golden(name, tolerance)
 
     def test_gemma3(self):
-        """The family's scale of scores is not that of llama.cpp, 1 / sqrt(head_dim): the norm of q has the rest."""
+        """The family's scale of scores is not that of llama.cpp, 1 / sqrt(head_dim): the norm of q contains the
+        remaining factor."""
         config, tensors = gguf_case.read_model(os.path.join(harness.FAMILIES, "gemma3"))
         factor = np.float32((config["head_dim"] / config["query_pre_attn_scalar"]) ** 0.5)
         for name in [name for name in tensors if "q_norm" in name]:

@@ -43,7 +43,7 @@ def compare(expected, result, margin_limit):
         worst = max(worst, abs(found["logprob"] - top[0][1]))
         found_top = dict(map(tuple, found["top"]))
         for token_id, logprob in top:
-            # An alternative that is missing must have lost a near tie for the last place.
+            # A missing alternative must have been in a near tie for the last place.
             error = abs(found_top.get(token_id, min(found_top.values())) - logprob)
             worst_alternative = max(worst_alternative, error)
     return worst, worst_alternative, None

@@ -1,5 +1,5 @@
 """Two processes with a GPU each give the tokens and log-probabilities of one process with two GPUs, bit for bit: by
-flags, and by mpirun where it is installed. A process that is killed is named, and leaves no process behind.
+flags, and by mpirun where it is installed. The error names a killed process, and no process remains.
 """
 
 import contextlib

@@ -157,7 +157,7 @@ class Files(harness.Case):
         self.assertEqual(run.wait(), 0, run.err)
 
     def test_slurm_batch(self):
-        """Some tasks of an array job, and the rest of it in a second one."""
+        """Some tasks of an array job, and the remaining tasks in a second job."""
         lines = "".join('{"prompt": %s, "max_tokens": 2}\n' % prompt for prompt in prompts_of_ids(5))
         source = self.put("in.jsonl", lines)
         script = os.path.join(DEPLOY, "yoke_batch.sbatch")

@@ -156,7 +156,7 @@ class Slurm(harness.Case):
         self.assertIn("stopping", self.read(log))
 
     def test_batch(self):
-        """Two tasks of an array write their parts, which merge to the whole once all parts are there."""
+        """Two tasks of an array write their parts, which merge to the whole once all parts exist."""
         path = os.path.join(self.folder, "in.jsonl")
         with open(path, "w", encoding="utf-8") as file:
             file.write("".join('{"prompt": %s}\n' % prompt for prompt in prompts_of_ids(32)))

@@ -34,14 +34,14 @@ int fixture_most_ranks(void);
 /* Whether opening an engine takes seconds, as on GPUs, which connect; then tests open fewer. */
 bool fixture_opens_slowly(void);
 
-/* Whether a request gets the same bits on the device whatever runs at the same time (backend.h). */
+/* Whether a request has the same bits on the device with any concurrent requests (backend.h). */
 bool fixture_same_bits(void);
 
 /* kv_cache_bytes for at least this many tokens, on the rank that needs most per token. */
 int64_t fixture_kv_bytes(const yk_engine_options *options, int32_t n_tokens);
 yk_engine *fixture_open(const yk_engine_options *options);
 
-/* Checks that nothing is left (no request, every KV block free), then destroys the engine. */
+/* Checks that no request remains and every KV block is free, then destroys the engine. */
 void fixture_close(yk_engine *engine);
 
 /* Greedy, ignoring end-of-sequence, with the log-probabilities of the two best. */

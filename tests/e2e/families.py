@@ -57,7 +57,7 @@ class Families(harness.Case):
             self.assertAlmostEqual(found["logprob"], expected[0][1], delta=TOLERANCE, msg=f"step {step}")
             self.assertEqual(len(found_top), N_TOP)
             for token_id, logprob in expected:
-                # An alternative that is missing must have lost a near tie for the last place.
+                # A missing alternative must have been in a near tie for the last place.
                 self.assertAlmostEqual(found_top.get(token_id, min(found_top.values())), logprob, delta=TOLERANCE,
                                        msg=f"step {step} token {token_id}")
 
@@ -124,8 +124,8 @@ class Families(harness.Case):
             self.assertEqual(results(again, *samples), results(again, *samples, "--state-cache-bytes", 0))
 
     def test_whole_experts(self):
-        """Experts dealt to ranks: 3 and 2, 2 each, some to 4 of 6 ranks, together with uneven heads of latent
-        attention."""
+        """Whole experts distributed over ranks: 3 and 2, 2 each, some to 4 of 6 ranks, together with uneven heads of
+        latent attention."""
         for name, n_ranks in (("moe_qwen3", 2), ("moe_glm4", 3), ("moe_qwen2", 4), ("moe_mixtral", 6),
                               ("deepseek_v2", 3), ("deepseek_v2_act_order", 4), ("deepseek_v3", 5),
                               ("format_w8a8_experts", 3), ("gpt_oss", 4), ("ernie4_5_moe", 3),
@@ -134,8 +134,8 @@ class Families(harness.Case):
             self.check_case(name, "--tp", n_ranks, "--enable-expert-parallel")
 
     def test_longrope(self):
-        """A context is as long as the factors for short contexts permit, unless the caller wants those for long ones,
-        which transformers has for the whole of a longer sequence."""
+        """A context is as long as the factors for short contexts permit, unless the caller requests the factors for
+        long contexts, which transformers applies to all tokens of a longer sequence."""
         name = "phi3_longrope"
         self.check_case(name)
         self.assertIn("the longest context is 64 tokens (original_max_position_embeddings)", self.last_err)

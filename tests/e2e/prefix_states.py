@@ -1,4 +1,4 @@
-"""Reuse of beginnings with recurrent states: answers from snapshots equal those that compute every prompt whole.
+"""Prefix caching with recurrent states: answers from snapshots equal those that compute every prompt whole.
 
 The models have the kinds of layers and the heads of Qwen3.5 and Nemotron 3, with few columns. CPU ranks give the same
 bits. GPUs compute a prompt's rows in GEMMs of other sizes: tokens up to a near tie, and log-probabilities within 0.03.
@@ -81,7 +81,8 @@ class PrefixStates(Case):
             self.assertEqual(of_whole, 0, what)
             self.assert_close(found, expected, what)
             cached.append(n_cached)
-        # The second prompt shows where they part. The third begins there, repetitions where their own prompts end.
+        # The second prompt reveals the branch point. The third begins there; repetitions begin at the end of their own
+        # prompts.
         place = n_shared // 64 * 64
         ends = [(len(prompt) - 16) // 64 * 64 for prompt in prompts]
         self.assertEqual(cached[2:], [place, ends[0], ends[1]], preset)

@@ -1,6 +1,6 @@
 """Shared by the tests of runs of several processes: the processes of a run, started by flags or by mpirun.
 
-Every run has a loopback address and a port of its own, so that parallel tests do not meet.
+Every run has a separate loopback address and port, so that parallel tests do not interfere.
 """
 
 import concurrent.futures
@@ -23,13 +23,13 @@ LAUNCHER_NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 
 
 def clean_environment():
-    """The environment without what launchers of processes set."""
+    """The environment without the variables of process launchers."""
     return {name: value for name, value in os.environ.items()
             if not name.startswith(LAUNCHERS) and name not in LAUNCHER_NAMES}
 
 
 def random_address():
-    """An address of this host and a port that no other test uses."""
+    """Returns an address of this host and a port that no other test uses."""
     return ".".join(map(str, (127, *(random.randrange(1, 255) for _ in range(3))))), random.randrange(10000, 30000)
 
 
@@ -61,7 +61,7 @@ class Process:
         self.popen.stderr.close()
 
     def wait_for(self, pattern, stream="err", timeout=harness.TIMEOUT_S):
-        """The match of a pattern in the output, once it is there."""
+        """Waits for a match of a pattern in the output and returns it."""
         end = time.monotonic() + timeout
         while not (match := re.search(pattern, getattr(self, stream))):
             if time.monotonic() > end or self.popen.poll() is not None and not self.readers[0].is_alive():
@@ -110,7 +110,7 @@ def load_at_once(loader, tests, pattern):
 class ProcessesCase(harness.Case):
     def start(self, n, *arguments, env=None, more=None, leave_out=(), program=None):
         """The processes 0 to n - 1 of one run by flags. more: further arguments of a process, by number. env: of all
-        processes, or by number. program: in place of the tested one."""
+        processes, or by number. program: in place of the tested program."""
         address, port = random_address()
         processes = []
         for number in range(n):
@@ -123,7 +123,8 @@ class ProcessesCase(harness.Case):
         return processes
 
     def start_mpi(self, n, *arguments, env=None):
-        """All processes of a run on this host, started by mpirun, which asks for an ssh program even then."""
+        """All processes of a run on this host, started by mpirun, which requires an ssh program even on a single
+        host."""
         flags = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(n)]
         no_ssh = {"OMPI_MCA_plm_rsh_agent": "/bin/false", "PRTE_MCA_plm_ssh_agent": "/bin/false"}
         process = Process([MPIRUN, *flags, self.yoke, *map(str, arguments)], {**no_ssh, **(env or {})})

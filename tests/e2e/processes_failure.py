@@ -1,5 +1,5 @@
-"""Processes of a run that die, hang, or are stopped: every other process names them and ends by itself, with a code
-other than 0, within the time limit of a step plus 5 s.
+"""Processes of a run that die, hang, or are stopped: every other process names them and ends, with a code other than 0,
+within the time limit of a step plus 5 s.
 
 YOKE_FAILURE_MATRIX=all: SIGKILL and SIGSTOP of each process in each phase, with the times (two minutes).
 """
@@ -202,7 +202,7 @@ class Failures(Phases):
             self.assertRegex(process.err, text)
 
     def test_rank_that_hangs(self):
-        """The rank that keeps the others waiting is named, with its operation, whichever process it is in."""
+        """The error names the rank for which the others wait, and its operation, in whichever process the rank is."""
         late = r"process {0} \(.*\): rank {0} did not finish a step within 2 s; rank {0} is at layer \d, attention"
         cases = [((), victim, late.format(victim)) for victim in (1, 2)]
         # Process 0 waits for the results of the last stage alone.
@@ -265,14 +265,14 @@ class Failures(Phases):
         self.end(processes)
 
     def test_restart(self):
-        """A process that died is started again, or goes on after a stop, and the server serves again."""
+        """After a dead process is restarted, or a stopped process continues, the server serves again."""
         cases = ((signal.SIGKILL, 0), (signal.SIGKILL, 2), (signal.SIGSTOP, 2))
         with concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
             for result in [pool.submit(self.restart_one, case) for case in cases]:
                 result.result()
 
     def ranks_of(self, process):
-        """Ids of the processes that have ranks, by number, once all are there."""
+        """Ids of the processes that have ranks, by number, once all have started."""
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
             found = {}
@@ -286,7 +286,7 @@ class Failures(Phases):
 
     @unittest.skipUnless(MPIRUN, "no mpirun")
     def test_restart_under_mpirun(self):
-        """MPI's processes start the ones with ranks, and start them again."""
+        """MPI's processes start the processes with ranks, and restart them."""
         process = self.start_mpi(3, *SERVE, "--restart-on-failure", "--start-timeout", 60)
         served = SERVING
         for victim in ("2", "0"):
@@ -308,7 +308,7 @@ class Failures(Phases):
 
     @unittest.skipUnless(MPIRUN, "no mpirun")
     def test_a_parent_under_mpirun_is_killed(self):
-        """MPI then ends the run, and no process with ranks is left: process 0, too, waits for no other."""
+        """MPI then ends the run, and no process with ranks remains: process 0 does not wait for the others either."""
         process = self.start_mpi(3, *SERVE, "--restart-on-failure")
         process.wait_for(SERVING)
         left = self.ranks_of(process)
@@ -319,7 +319,7 @@ class Failures(Phases):
 
     @unittest.skipUnless(MPIRUN, "no mpirun")
     def test_failed_start_under_mpirun(self):
-        """A child that ends by itself is not started again, and mpirun ends all."""
+        """A child that ends without a signal is not restarted, and mpirun ends all processes."""
         process = self.start_mpi(3, "serve", *COMMON, "--port", 0, "--kv-cache-bytes", "1", "--restart-on-failure")
         self.assertEqual(process.wait(PATIENCE_S), 1, process.err)
         self.assertNotIn("starting it again", process.err)

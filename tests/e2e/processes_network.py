@@ -123,7 +123,7 @@ class Hosts(NetworkCase):
         self.name_process_2(processes)
 
     def test_wrong_interface(self):
-        """Process 1 has no way to the address, and reports its interfaces."""
+        """Process 1 has no route to the address, and reports its interfaces."""
         hosts = Namespaces(2, self)
         hosts.connect(0, 1, "net", "192.0.2")
         processes = self.start_in(hosts, *GENERATE, "--tp", 2, "--start-timeout", 2,

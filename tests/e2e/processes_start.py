@@ -1,5 +1,5 @@
-"""Starts of several processes that cannot succeed: who is missing or differs is named by every process within the start
-timeout, and none ends with code 0.
+"""Starts of several processes that cannot succeed: every process names the missing or different processes within the
+start timeout, and none ends with code 0.
 """
 
 import os
@@ -55,7 +55,7 @@ class Starts(ProcessesCase):
                 self.assertLess(seconds, 40, arguments)
 
     def test_signal_while_waiting(self):
-        """Nobody is there whose end could be waited for."""
+        """There is no other process to wait for."""
         process = self.start(2, *GENERATE, leave_out=(0,))[1]
         process.wait_for("waiting up to")
         process.popen.send_signal(signal.SIGINT)
@@ -90,7 +90,7 @@ class Starts(ProcessesCase):
     def test_differing_options(self):
         processes, seconds = self.run_failing("max-num-seqs", more={1: ("--max-num-seqs", 7)})
         self.assertIn("7", processes[0].err)
-        self.assertLess(seconds, 20)  # nobody waits for the start timeout
+        self.assertLess(seconds, 20)  # no process waits for the start timeout
         self.run_failing("no-prefix-reuse differs", more={1: ("--no-prefix-reuse",)})
         self.run_failing("lm-head differs", more={1: ("--lm-head", "int8")})
 

@@ -1,5 +1,5 @@
-"""Constrained output of `yoke serve`: every field, what is refused and how, limits, and rows beside unconstrained ones.
-Needs the grammar library (harness.need_grammar_library).
+"""Constrained output of `yoke serve`: every field, refusals, limits, and constrained rows in the same step as
+unconstrained rows. Needs the grammar library (harness.need_grammar_library).
 """
 
 import concurrent.futures
@@ -84,7 +84,7 @@ class ConstrainedTest(Case):
             self.assertIn(text, error["message"])
 
     def test_requests_of_public_clients(self):
-        """client_requests.json is what tests/clients/run.py --record wrote: requests of openai, LangChain, instructor
+        """client_requests.json was written by tests/clients/run.py --record: requests of openai, LangChain, instructor
         and others. Every answer has the form that the libraries read, and satisfies the request's schema."""
         with open(os.path.join(harness.TESTS_DIR, "e2e", "client_requests.json"), encoding="utf-8") as file:
             asked = json.load(file)[::3 if harness.is_sanitized(self.yoke) else 1]
@@ -192,7 +192,7 @@ class ConstrainedTest(Case):
         self.assertEqual(events[-1]["choices"][0]["finish_reason"], "stop")
 
     def test_rows_with_and_without_a_constraint(self):
-        """A row beside constrained ones has the tokens that it has alone."""
+        """An unconstrained row in a step with constrained rows has the same tokens as alone."""
         alone = self.complete(max_tokens=40)[0]["text"]
         asked = [{}, schema_format(SCHEMA), {"guided_regex": "[xyz]{20}"}, {}] * 4
         with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:

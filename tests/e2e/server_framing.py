@@ -1,5 +1,5 @@
-"""The end of a request and its target: the server refuses what RFC 9110 and RFC 9112 demand to refuse, from bare
-sockets and through nginx and HAProxy, and never takes a part of a request for another request.
+"""The end of a request and its target: the server refuses every request that RFC 9110 and RFC 9112 require it to
+refuse, from bare sockets and through nginx and HAProxy, and never takes a part of a request for another request.
 """
 
 import contextlib

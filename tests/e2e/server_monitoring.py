@@ -395,7 +395,8 @@ class Log(Case):
         self.assertEqual(len(found), server.err.count("stats:"))
         running, _, _, _, kv, hits = zip(*found)
         self.assertEqual((max(running), max(hits)), (1, 0))
-        for column, n_tokens in ((2, 40), (3, 900)):  # over as many intervals, which are 0.1 s or a little longer
+        for column, n_tokens in ((2, 40), (3, 900)):  # over the same number of intervals, which are 0.1 s or slightly
+                                                      # longer
             self.assertTrue(0 < sum(numbers[column] for numbers in found) * 0.1 < 1.2 * n_tokens)
         self.assertGreater(max(kv), 0)
         self.assertEqual(server.post(COMPLETIONS, {**body, "max_tokens": 1}).status, 200)
@@ -475,7 +476,8 @@ class Routes(Case):
         self.assertEqual((load["gen_throughput"], load["cache_hit_rate"]), (0, 0))
 
     def test_tokens_that_wait(self):
-        """Prompts of which none has begun, and the rest of one that runs, as a router compares replicas."""
+        """Tokens of waiting prompts plus the remaining tokens of a running prompt: the value by which a router compares
+        replicas."""
         server = self.serve("--max-num-seqs", 1, "--max-num-batched-tokens", 16)
         body = {"prompt": list(range(5, 45)), "max_tokens": 900, "ignore_eos": True}
         connections = [server.connect() for _ in range(3)]

@@ -194,7 +194,7 @@ class Constraints(ChainCase):
         self.assertEqual(parts(self.both_ways(server)[1]), ("so far", None))
 
     def test_generate_and_batch(self):
-        """generate also where requests are preempted, whose masks then go on."""
+        """generate also with preempted requests, whose masks continue."""
         folder = harness.scratch_folder(self.addCleanup)
         model = make_chain_model(os.path.join(folder, "model"), chain("<think>", "so", " far", "</think>", "Well."),
                                  THINKING)

@@ -215,7 +215,7 @@ class ProtocolsTest(ErrorsCase):
         self.assertEqual(count, {"input_tokens": usage["input_tokens"] + usage["cache_read_input_tokens"]})
 
     def test_a_line_that_differs_in_each_request(self):
-        """Prompts whose only difference is Claude Code's line share their beginning."""
+        """Prompts that differ only in Claude Code's line share their prefix."""
         def ask(i):
             system = [{"type": "text", "text": f"x-anthropic-billing-header: cc_version=1; cch={i};"},
                       {"type": "text", "text": "z" * 200, "cache_control": {"type": "ephemeral"}}]

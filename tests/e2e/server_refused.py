@@ -337,7 +337,7 @@ class Refused(Case):
             late.settimeout(0.3)
             with self.assertRaises(TimeoutError):
                 late.recv(100)
-            server.process.send_signal(signal.SIGSTOP)  # so that the server sees all of them leave at once
+            server.process.send_signal(signal.SIGSTOP)  # so that all clients disconnect at once
             for connection in held:
                 connection.close()
             server.process.send_signal(signal.SIGCONT)

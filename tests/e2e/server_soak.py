@@ -62,7 +62,7 @@ def find_gpus():
 @unittest.skipUnless(harness.ON_CPU or harness.RANKS > 1, "one rank of several fails")
 class ServerSoak(Case):
     def run_clients(self, soak, n_round, is_over):
-        """Clients until is_over() is true; then every one of them must end."""
+        """Runs clients until is_over() is true; then every client must end."""
         clients = [Client(soak, 10000 * SEED + 100 * n_round + i) for i in range(N_CLIENTS)]
         for client in clients:
             client.start()

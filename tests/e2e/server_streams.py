@@ -98,7 +98,7 @@ class Streams(Case):
                 running = [self.open(server, {**LONG, "stream": stream}) for _ in range(2)]
                 server.wait_for_metric("num_requests_running", 2)
                 waiting = self.open(server, {**LONG, "stream": stream})
-                # Not merely read: who leaves before that has no request that could end.
+                # Waits until the request runs: a client that disconnects earlier has no request that could end.
                 server.wait_for_metric("num_requests_waiting_by_reason", 1, reason="capacity")
                 for connection in (waiting, *running):
                     leave(connection)
@@ -179,7 +179,7 @@ class Streams(Case):
         server.wait_for_metric("num_requests_running", 0)
         short = {"prompt": "x", "max_tokens": 1}
         self.assertEqual(server.post(PATH, short).status, 200)
-        self.assertEqual(server.post(PATH, {**short, "n": 8}).status, 200)  # alone, it waits for no other
+        self.assertEqual(server.post(PATH, {**short, "n": 8}).status, 200)  # a single request waits for no other
 
     def test_time_limit(self):
         """The limit counts from a request's arrival: a stream without a token by then is refused as a whole."""

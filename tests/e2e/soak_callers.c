@@ -85,8 +85,8 @@ static void check_logprob(caller *me, const reading *r, soak_deviation *d, float
              (double)d->found_logprob);
 }
 
-/* A greedy token that differs from the one alone is right only if the two best are close in both runs. Returns whether
- * they are. */
+/* A greedy token that differs from the one alone is right only if the two best log-probabilities are close in both
+ * runs. Returns whether they are. */
 static bool may_part(caller *me, soak_deviation *d)
 {
   float margin = fmaxf(d->expected_margin, isinf(d->found_margin) ? 0 : d->found_margin);

@@ -1,5 +1,5 @@
 """A random client of `yoke serve` that checks every answer, against those of the demo model's prompts and earlier
-answers of the server. Its actions are the methods named act_*, with a number for how often.
+answers of the server. Its actions are the methods named act_*, each with a weight.
 """
 
 import collections
@@ -38,7 +38,7 @@ class Soak:
     def __init__(self, server, limit_s, has_grammars=False):
         self.server, self.limit_s, self.has_grammars = server, limit_s, has_grammars
         self.prompts = read_prompts()
-        self.may_fail = False  # a rank fails for now: requests may end with its name
+        self.may_fail = False  # a rank fails temporarily: requests may end with an error that names it
         self.counts = collections.Counter()
         self.error, self.longest_s = None, 0.0
         self.lock = threading.Lock()
@@ -221,7 +221,7 @@ class Client(threading.Thread):
         return self.check_completion(body, prompts, self.ask(COMPLETIONS, body))
 
     def ask_sampled(self):
-        """Drawn with a seed: the same again, whatever else runs."""
+        """Drawn with a seed: the same answer again, with any concurrent load."""
         at, seed, n = self.random.randrange(8), self.random.randrange(4), self.random.randint(1, 3)
         body = {"prompt": self.soak.prompts[at * 10]["prompt"], "n": n, "max_tokens": 40, "ignore_eos": True,
                 "temperature": 0.9, "top_p": 0.95, "top_k": 100, "seed": seed, "return_token_ids": True}

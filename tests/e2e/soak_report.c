@@ -31,7 +31,8 @@ void soak_examples_init(soak_examples *examples)
   pthread_mutex_init(&examples->lock, NULL);
 }
 
-/* Slot for a deviation: that of the same token of the same case, which occurs many times, or the mildest one. */
+/* Slot for a deviation: that of the same token of the same case, which occurs many times, or the slot with the smallest
+ * deviation. */
 static soak_deviation *place_of(soak_examples *examples, const soak_deviation *d)
 {
   soak_deviation *mildest = &examples->worst[0];

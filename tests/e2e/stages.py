@@ -1,4 +1,5 @@
-"""Pipeline stages: the same tokens and log-probabilities, bit for bit, as one stage whose ranks split the layers alike.
+"""Pipeline stages: the same tokens and log-probabilities, bit for bit, as one stage whose ranks split the layers in the
+same way.
 
 Every model family runs in two stages, of one rank and of two; those with a third layer, and the demo model with its
 six, in more. The log-probabilities of whole prompts and of a greedy continuation are compared, and drawn tokens with

@@ -1,5 +1,5 @@
-/* Adapters through the C interface: loaded and unloaded while the engine runs, places that are in use, held sequences,
- * and errors. */
+/* Adapters through the C interface: loaded and unloaded while the engine runs, slots in use, held sequences, and
+ * errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,7 +88,7 @@ static void test_requests_and_held_sequences(void **state)
   free(logits);
 }
 
-/* A place is free once nothing uses its adapter; the name is gone before. */
+/* A slot is free once no request uses its adapter; the name is removed earlier. */
 static void test_places(void **state)
 {
   yk_engine *engine = *state;

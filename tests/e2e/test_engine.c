@@ -242,7 +242,7 @@ static void check_equal_beginnings(yk_engine *engine)
   request = fixture_request(engine, ids, 100, OUTPUT);
   fixture_answer(engine, &request, &longer);
   assert_int_equal(longer.usage.reused_tokens, 80);
-  request.sampling.n_prompt_logprobs = 0; /* every row is wanted, so none may be skipped */
+  request.sampling.n_prompt_logprobs = 0; /* every row has wanted logits, so none may be skipped */
   fixture_answer(engine, &request, &fresh);
   assert_int_equal(fresh.usage.reused_tokens, 0);
   assert_same_answer(&longer, &fresh);

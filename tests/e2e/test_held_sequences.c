@@ -338,7 +338,8 @@ static yk_request *submit(yk_engine *engine, const int32_t *text, int i)
   return fixture_submit(engine, &options);
 }
 
-/* Moves of held sequences beside requests, then requests at once: more than run, and than KV holds. */
+/* Operations on held sequences while requests run, then more concurrent requests than the engine and the KV cache
+ * hold. */
 static void check_company(yk_engine *engine, yk_engine *plain, held_tokens *held, uint32_t *seed, const int32_t *text)
 {
   static answer expected, found;

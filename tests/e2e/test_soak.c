@@ -1,6 +1,6 @@
 /* Many mixed requests at once with too little memory for them: random lengths, shared prefixes, every sampling
- * parameter, cancellations, callers that drop requests, held sequences, preemptions. Nothing may leak or hang, and
- * every answer must equal that of the same request alone. */
+ * parameter, cancellations, callers that drop requests, held sequences, preemptions. No memory may leak, no call may
+ * hang, and every answer must equal that of the same request alone. */
 #include <getopt.h>
 #include <malloc.h>
 #include <setjmp.h>
@@ -186,7 +186,7 @@ static yk_engine_stats run_rounds(const soak_options *o, soak_run *run, soak_cou
   return wait_until_idle(run->engine);
 }
 
-/* Requirements on the counts of a run: first that it was a full run, then that nothing was wrong. */
+/* Requirements on the counts of a run: first that the run was complete, then that it had no fault. */
 static void check_counts(const soak_options *o, const soak_counts *c, const yk_engine_stats *stats)
 {
   enum { LEAST = 1000 };

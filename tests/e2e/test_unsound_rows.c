@@ -312,8 +312,7 @@ static void expect_all_banned(yk_engine *engine, const yk_request_options *reque
   assert_non_null(strstr(found.error.message, "bad words and the end ids of min_tokens together ban every token"));
 }
 
-/* No token is left by min_tokens with stop ids that are the whole vocabulary, nor by bad words. The error is the
- * request's. */
+/* min_tokens with the whole vocabulary as stop ids, or bad words, ban every token. Only that request fails. */
 static void a_request_that_bans_every_token_is_refused(void **state)
 {
   (void)state;

@@ -1,7 +1,7 @@
 /* counted_alloc.h - counts every allocation of the project's code, and makes one of them fail.
  *
  * The test programs of this folder are linked with --wrap for malloc, calloc, realloc and strdup, so that calls from
- * the project's objects come here, but not those from libraries. Thread-safe. */
+ * the project's objects are counted, but not calls from libraries. Thread-safe. */
 #ifndef TESTS_FAULT_COUNTED_ALLOC_H
 #define TESTS_FAULT_COUNTED_ALLOC_H
 

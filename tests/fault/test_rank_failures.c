@@ -296,7 +296,7 @@ static void every_step_of_integer_layers_may_fail(void **state)
   }
 }
 
-/* One call of a step after the other, of any kind, to the end of the layers; the named calls must be among them. */
+/* Records the calls of a step in order, of any kind, to the end of the layers; the named calls must be among them. */
 static void check_every_operation(const char *model_dir, const char *const *names, size_t n_names)
 {
   bool is_seen[8] = {false}, is_over = false;
@@ -412,8 +412,8 @@ static void *permit_second_step_soon(void *unused)
 }
 
 /* The adapter's load is queued while the second and the third step are in flight, of which the third stalls until the
- * load has returned. All requests are there before the first step ends, so that all three steps have some. A load that
- * is queued late finds the third step alone in flight. */
+ * load has returned. All requests are submitted before the first step ends, so that all three steps have requests. A
+ * load that is queued late finds the third step alone in flight. */
 static void an_adapter_does_not_wait_for_a_stalled_stage(void **state)
 {
   (void)state;

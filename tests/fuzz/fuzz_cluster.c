@@ -15,7 +15,7 @@ static void require(bool condition)
   if (!condition) abort();
 }
 
-/* The entry as process 0, and its copy as process 1: whatever they say, there is a decision. */
+/* The entry as process 0, and its copy as process 1: for any content, yk_roll_decide returns a decision. */
 static void read_entry(const uint8_t *data, size_t n_bytes)
 {
   yk_roll_entry *entries[2] = {NULL, NULL};

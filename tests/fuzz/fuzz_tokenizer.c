@@ -44,7 +44,7 @@ static yk_strbuf decode(const yk_tokenizer *tokenizer, const int32_t *ids, size_
   return whole;
 }
 
-/* Encode and decode a text. reversible: the text must come back. */
+/* Encodes and decodes a text. reversible: the result must equal the text. */
 static void check_text(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes, bool reversible)
 {
   int32_t *ids = NULL;
@@ -110,7 +110,7 @@ static void append_byte_vocab(yk_strbuf *json)
 
 static const char *const MERGES = "[[\"a\",\"a\"],\"aa aa\",[\"a\",\"b\"],[\"a\",\"ab\"],[\"\xC4\xA0\",\"a\"]]";
 
-/* Byte-level: every text comes back. */
+/* Byte-level: decoding the ids of any text returns the text. */
 static void append_byte_level(yk_strbuf *json)
 {
   yk_strbuf_append_fmt(
@@ -126,7 +126,7 @@ static void append_byte_level(yk_strbuf *json)
   yk_strbuf_append_fmt(json, "},\"merges\":%s}}", MERGES);
 }
 
-/* The same with normalisation, greedy added tokens and other splits: text may change on the way. */
+/* The same with normalisation, greedy added tokens and other splits: the decoded text may differ. */
 static void append_changing(yk_strbuf *json)
 {
   yk_strbuf_append_str(

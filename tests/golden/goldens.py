@@ -1,6 +1,6 @@
-"""Tiny checkpoints with goldens of the public `transformers`: what the scripts make_*_goldens.py share. A script draws
-the tensors of a case and makes the reference model; this module writes both and proves that a golden is worth testing
-with: float64 agrees, no step is a near tie, dropping the case's feature changes the result.
+"""Tiny checkpoints with goldens of the public `transformers`: common functions of the scripts make_*_goldens.py. A
+script draws the tensors of a case and makes the reference model; this module writes both and proves that a golden is
+worth testing with: float64 agrees, no step is a near tie, dropping the case's feature changes the result.
 
 make_family_goldens.py describes the files of a case.
 """
@@ -19,7 +19,7 @@ N_OUTPUT_TOKENS = 24
 N_TOP = 16
 PROMPT_LENGTHS = (1, 7, 40, 130)
 MAX_ROUNDING = 1e-4  # largest difference of a log-probability in float32 from float64
-MIN_MARGIN = 0.01  # redraw a prompt whose continuation comes nearer to a tie than this
+MIN_MARGIN = 0.01  # a prompt whose continuation is nearer to a tie than this is drawn again
 LOGIT_STD = 2.6  # gives best tokens of probability about 0.05 to 0.95 in a vocabulary of 100 to 300
 TORCH_DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 
@@ -71,8 +71,8 @@ def calibrate(model, tensors, ids, norm="model.norm.weight"):
 
 
 def golden_prompt(model, ids, n_tokens=N_OUTPUT_TOKENS, is_clear=lambda: True):
-    """Greedy continuation of one prompt with its log-probabilities; None if a step comes near a tie, or is_clear
-    rejects the model's last forward."""
+    """Greedy continuation of one prompt with its log-probabilities; None if a step is near a tie, or is_clear rejects
+    the model's last forward."""
     sequence, margins, top = list(ids), [], []
     for _ in range(n_tokens):
         logprobs = torch.log_softmax(logits_of(model, sequence)[-1], dim=-1)

@@ -47,8 +47,8 @@ NO_SCALING = {"rope_scaling": None}
 def case(name, family, about, group=32, dtype="float16", scale_dtype=None, files=1, without=None, skip=(),
          style=None, **config):
     """One model.  group None: unquantised.  dtype: type of plain weights, and of scales unless scale_dtype is given.
-    style: form of the quantisation's configuration.  without: config changes that drop the feature the case is about,
-    to prove that it matters."""
+    style: form of the quantisation's configuration.  without: config changes that remove the tested feature, to prove
+    that the golden depends on it."""
     return {"name": name, "family": family, "about": about, "group": group, "dtype": dtype,
             "scale_dtype": scale_dtype or dtype, "files": files, "without": without, "skip": list(skip),
             "style": style or "gemm", "config": config}
@@ -285,7 +285,7 @@ def reference_model(config, tensors):
         config.pop(key, None)
     name = ARCHITECTURES[config["model_type"]].replace("ForCausalLM", "")
     n_heads = config["num_attention_heads"]
-    # The class refuses such sizes on its way in, though heads of latent attention need not divide the hidden size.
+    # The class's constructor refuses such sizes, although heads of latent attention need not divide the hidden size.
     accepted = n_heads if config["hidden_size"] % n_heads == 0 else 1
     hf_config = getattr(transformers, name + "Config").from_dict({**config, "num_attention_heads": accepted})
     hf_config.num_attention_heads = n_heads

@@ -10,8 +10,8 @@ the packing code of the tool itself, from a float weight that rounds to integers
   gptq_act_order     auto_gptq/nn_modules/qlinear/qlinear_cuda.py of the same: inputs in groups that g_idx names
   compressed_*       compressed_tensors/compressors/pack_quantized/base.py of compressed_tensors 0.20.0
   compressed_act_*   compressed_tensors/compressors/quantized_compressors/pack_quantized.py of compressed_tensors
-                     0.12.2, which still writes act order: format_compressed_act_order is made by a run of its own
-  auto_round*        auto_round_extension/torch/{qlinear_torch,qlinear_torch_zp}.py and
+                     0.12.2, which still writes act order: format_compressed_act_order is made by a separate run
+                     auto_round*        auto_round_extension/torch/{qlinear_torch,qlinear_torch_zp}.py and
                      auto_round/export/export_to_awq/utils.py of auto_round 0.16.1
 
 The reference is float32 with exactly s * (q - z) of the integers and the scales that were drawn, so that a packing that

@@ -53,10 +53,10 @@ GROWTH = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_m
 def case(name, architecture, model_type, about, without, common, reference=None, prefix="", inside=None, awq=None,
          lengths=None, text_type="kimi_k2", fp8=None, int4=None, ignore=(), **config):
     """without: changes of the configuration that drop the feature of the case; "zeros": the end of the names of tensors
-    that are zeros without it. reference: the class of transformers, if
-    it is another one. prefix: of names in the file. inside: the key of config.json that holds the model's keys. awq:
-    the group of AWQ gemm words of the layers' projections, None: plain. lengths: of other prompts than usual, and of
-    those of a second file, golden_long.json. text_type: the "model_type" inside. fp8: outputs and
+    that are zeros without it. reference: the class of transformers, if it is a different class. prefix: of names in the
+    file. inside: the key of config.json that holds the model's keys. awq: the group of AWQ gemm words of the layers'
+    projections, None: plain. lengths: of other prompts than usual, and of those of a second file, golden_long.json.
+    text_type: the "model_type" inside. fp8: outputs and
     inputs of a block of 8-bit floats with one scale, None: plain. int4: the group of 4-bit integers of
     compressed-tensors, experts one by one, None: plain. ignore: patterns of names of linear layers that stay plain."""
     return {"name": name, "architecture": architecture, "model_type": model_type, "about": about, "without": without,

@@ -257,8 +257,8 @@ static inline void expect_same_rows(const adapter_run *run, int32_t adapter, con
       assert_memory_equal((char *)y->bytes + (size_t)row * bytes, (char *)other->bytes + (size_t)row * bytes, bytes);
 }
 
-/* A row has the same bits whatever adapters other rows have, and without an adapter those of a step without adapters;
- * the latter, if keeps_bits, for layers with an activation too. */
+/* A row's bits do not depend on the adapters of other rows. A row without an adapter has the bits of a step without
+ * adapters; with keeps_bits, this also holds for layers with an activation. */
 static inline void check_adapted_company(yk_device *dev, adapter_run *run, const op_array *y, bool keeps_bits)
 {
   int32_t *same = calloc((size_t)run->layer.n_tokens, sizeof *same);
@@ -301,7 +301,7 @@ static inline void check_adapters(const op_target *target, yk_dtype dtype, int32
   }
 }
 
-/* An adapter that takes the place of another one leaves nothing of the other's. */
+/* An adapter that replaces another adapter keeps no values of the replaced adapter. */
 static inline void check_adapter_replaced(const op_target *target, yk_dtype dtype)
 {
   const adapter_case *adapted = &adapter_cases[0];

@@ -24,8 +24,8 @@ typedef struct scene_shape {
   bool is_chunk; /* the window is a chunk */
   bool is_unrotated;
   yk_score_growth growth;
-  int32_t shortest, longest; /* not 0: n_seqs sequences of so many tokens in place of seqs ... */
-  bool are_prompts;          /* ... with as many rows, not one */
+  int32_t shortest, longest; /* not 0: n_seqs sequences with this number of tokens in place of seqs ... */
+  bool are_prompts;          /* ... with this number of rows, not one */
 } scene_shape;
 
 typedef struct scene {

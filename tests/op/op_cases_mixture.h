@@ -357,7 +357,7 @@ static inline op_array mixture_apart(yk_device *dev, const mixture_case *c, cons
 
 /* ---- The operation ----------------------------------------------------------------------------------------------- */
 
-/* A way to run a forward: the device's, or one of a test program. */
+/* A function that runs a forward: the device's, or a test program's. */
 typedef yk_status (*mixture_way)(const mixture_case *c, yk_device *dev, const yk_mixture *mixture,
                                  const yk_mixture_args *args, yk_err *err);
 
@@ -484,7 +484,7 @@ static inline void check_mixture_norm(yk_device *dev, const mixture_case *c, con
 }
 
 /* The second time the last row is padding, and gets its shared expert alone. The third time rows have other values, so
- * that leftovers of the first would show. ways: [n_ways], of which the first also runs after a norm. */
+ * that leftovers of the first run would be detected. ways: [n_ways], of which the first also runs after a norm. */
 static inline void check_mixture(const op_target *target, yk_dtype dtype, const mixture_case *c,
                                  const mixture_way *ways, int n_ways, double tolerance)
 {

@@ -157,7 +157,8 @@ static inline add_norm_errors add_norm_error(const op_target *target, yk_dtype d
   op_ok(dev->ops->add_norm(dev, &args, &err));
   op_array_fetch(dev, &residual);
   op_array_fetch(dev, &y);
-  /* The norm is of the stored residual: using the device's residual keeps the two errors apart. */
+  /* The norm reads the stored residual: the reference uses the device's residual, so that the two errors are measured
+   * separately. */
   for (int32_t row = 0; with_norm && row < rows; row++)
     op_ref_rms_norm(dtype, normed + row * hidden, residual.values + row * hidden, w.values, hidden, 1e-6, fault);
   add_norm_errors errors = {op_error(residual.values, sum, n), op_error(y.values, normed, n)};

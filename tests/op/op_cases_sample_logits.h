@@ -1,5 +1,5 @@
-/* op_cases_sample_logits.h - what happens to logits before a draw, and what is reported of them: penalties, biases,
- * masks, log-probabilities, numbers that are not finite; and the best logit of a share of the vocabulary. */
+/* op_cases_sample_logits.h - processing of logits before a draw, and the reported values: penalties, biases, masks,
+ * log-probabilities, numbers that are not finite; and the best logit of a share of the vocabulary. */
 #ifndef YK_TESTS_OP_CASES_SAMPLE_LOGITS_H
 #define YK_TESTS_OP_CASES_SAMPLE_LOGITS_H
 

@@ -1,4 +1,4 @@
-/* op_cuda_mixture.h - the ways in which a GPU runs a mixture: its own plan, and plans with fewer fusions. */
+/* op_cuda_mixture.h - execution plans of a mixture on a GPU: the default plan, and plans with fewer fusions. */
 #ifndef YK_TESTS_OP_CUDA_MIXTURE_H
 #define YK_TESTS_OP_CUDA_MIXTURE_H
 

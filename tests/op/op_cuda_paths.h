@@ -1,4 +1,4 @@
-/* op_cuda_paths.h - GPU 0 as several targets: with all that it has, and with less, as other GPUs have. */
+/* op_cuda_paths.h - GPU 0 as several targets: with all its resources, and with the smaller resources of other GPUs. */
 #ifndef YK_TESTS_OP_CUDA_PATHS_H
 #define YK_TESTS_OP_CUDA_PATHS_H
 

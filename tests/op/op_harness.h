@@ -131,8 +131,8 @@ static inline void op_integers_draw(op_random *random, int low, int high, int8_t
   random->n_drawn += (uint32_t)n;
 }
 
-/* Up to 12 of n rows, for references that cost too much for all: the first, the last, those at the ends of tiles, some
- * between. */
+/* Up to 12 of n rows, for references that are too expensive for all rows: the first, the last, rows at the ends of
+ * tiles, and some between. */
 enum { OP_SOME_ROWS = 12 };
 
 static inline int32_t op_some_rows(int32_t n, int32_t rows[OP_SOME_ROWS])

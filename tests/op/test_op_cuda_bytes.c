@@ -30,7 +30,7 @@ static const linear_case cases[] = {
 };
 enum { N_CASES = sizeof cases / sizeof *cases, SILU_CASE = N_CASES - 1 };
 
-/* Groups of 16 and of 32, which are those of 4-bit floats: with tails of K, gate and up, q, k and v, and enough columns
+/* Groups of 16 and of 32, the group sizes of 4-bit floats: with tails of K, gate and up, q, k and v, and enough columns
  * for every tile. */
 static const linear_case fp4_cases[] = {
     /* one panel */
@@ -108,7 +108,7 @@ static void check_case(yk_device *dev, const linear_case *shape, int c, int32_t 
              n_tokens, error);
 }
 
-/* All on one device, whose workspace and scratch each layer leaves to the next. */
+/* All layers run on one device and reuse its workspace and scratch. */
 static void test_table(void **state)
 {
   (void)state;

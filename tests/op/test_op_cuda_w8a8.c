@@ -109,7 +109,7 @@ static void test_ranks_that_cut_experts(void **state)
   for (int t = 0; t < N_CUDA_PATHS; t++) check_w8a8_grouped_ranks(cuda_paths[t], gpu_dtypes, N_GPU_DTYPES);
 }
 
-/* Integers are exact, and the following operations round alike. */
+/* Integers are exact, and the following operations round equally. */
 static void test_bits_of_the_cpu(void **state)
 {
   const op_target cpu = {.name = "cpu", .create = cpu_target_create, .variant = yk_cpu_simd_find("portable")};

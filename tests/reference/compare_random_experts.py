@@ -6,8 +6,8 @@
 
 The goldens of tests/golden/families are a few chosen cases; here the number of a case is the seed of its family, sizes,
 counts of experts, groups and shared experts, format (AWQ, 16 bits, for DeepSeek also GPTQ with act order) and numbers
-of ranks, with experts cut between ranks and dealt to them. `yoke score` on CPU ranks must give each token of a random
-text the log-probability of transformers, within 1e-3.
+of ranks, with experts cut between ranks, and with whole experts distributed over ranks. `yoke score` on CPU ranks must
+give each token of a random text the log-probability of transformers, within 1e-3.
 
 In one point Yoke follows vLLM instead of transformers, which ranks experts of unchosen groups with a score of 0, so
 that an expert with a negative score in a chosen group may lose to them. Correction biases are therefore drawn positive

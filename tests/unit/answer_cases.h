@@ -1,4 +1,4 @@
-/* answer_cases.h - the events of an answer in readable form, the same however the answer is cut. */
+/* answer_cases.h - the events of an answer in readable form, independent of how the answer is cut. */
 #ifndef TESTS_UNIT_ANSWER_CASES_H
 #define TESTS_UNIT_ANSWER_CASES_H
 

@@ -214,8 +214,8 @@ static void check_prompt(const driver *d, const yk_sequence *seq, const device_s
   assert_int_equal(state->parts, advance(no_state, seq, 0, seq->n_prompt, seq->n_prompt).parts);
 }
 
-/* Do with hashes what the layers do with states. Every sequence finds the states of its own tokens; no entry is saved
- * by a step that also loads or saves it otherwise. */
+/* Updates hashes in the way in which layers update states. Every sequence finds the states of its own tokens; no entry
+ * is saved by a step that also loads or saves it otherwise. */
 static void run_states(driver *d, const yk_scheduled *items, int32_t n_items)
 {
   bool is_saved[SCHEDULER_MAX_ENTRIES] = {false};

@@ -14,7 +14,7 @@
 #include "base/json_tree.h"
 #include "study/shapes.h"
 
-/* All linear layers have weights of so many bytes. */
+/* All linear layers have weights with this number of bytes. */
 #define ALIKE(bytes)                                                                                                   \
   {                                                                                                                    \
     (bytes), (bytes), (bytes), (bytes)                                                                                 \

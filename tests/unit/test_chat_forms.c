@@ -202,7 +202,7 @@ static void test_developers(void **state)
   check_messages(SHOW_CONTENT "{# 'developer' #}", BOTH, "[system]s[user]u[developer]d\ne[system]t");
 }
 
-/* A template that refuses a late system message gets that message in its place, from the user. */
+/* If a template refuses a late system message, that message keeps its position as a message of the user. */
 static void test_late_systems(void **state)
 {
 #define REFUSAL "{% if not messages %}{{ raise_exception('System message must be at the beginning.') }}{% endif %}"

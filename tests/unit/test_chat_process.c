@@ -165,7 +165,7 @@ static void test_a_helper_that_dies_is_replaced(void **state)
   assert_int_equal(find_children(&second, 1), 1);
   assert_int_not_equal(first, second);
   close_fixture(&with);
-  assert_int_equal(find_children(&second, 1), 0); /* no process is left behind */
+  assert_int_equal(find_children(&second, 1), 0); /* no process remains */
 }
 
 static void *kill_some(void *n)
@@ -193,7 +193,7 @@ static void test_a_helper_that_dies_at_work(void **state)
   pthread_join(killer, NULL);
   expect(&with, "well", YK_OK, "<well>");
   close_fixture(&with);
-  with = open_fixture(60); /* the second death ends the rendering, however busy the machine is */
+  with = open_fixture(60); /* the second death ends the rendering, independent of the machine's load */
   assert_int_equal(pthread_create(&killer, NULL, kill_some, &twice), 0);
   expect(&with, "slow", YK_E_IO, "the helper process has died");
   pthread_join(killer, NULL);

@@ -40,7 +40,7 @@ static void test_members(void **state)
   expect_config("{\"a\": 2, \"a\": 3}", "{\"a\": 1, \"q\\\"\": \"\\n\"}", "{\"q\\\"\": \"\\n\", \"a\": 3}");
 }
 
-/* A change under either name of rotary settings keeps what it does not give. */
+/* A change under either name of rotary settings keeps the settings that it does not name. */
 static void test_rotary_settings(void **state)
 {
   (void)state;

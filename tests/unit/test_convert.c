@@ -1,5 +1,5 @@
-/* A model in another format has the same numbers; a model that the format cannot express is refused by name; a
- * conversion that is interrupted anywhere leaves nothing behind. */
+/* A model in another format has the same numbers; a model that the format cannot express is refused by name; an
+ * interrupted conversion leaves no files. */
 #include "unit/loader_fixture.h"
 
 #include <sys/stat.h>

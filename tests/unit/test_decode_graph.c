@@ -138,7 +138,7 @@ static void test_other_steps_are_left_alone(void **state)
   yk_decode_graphs_destroy(graphs, NULL);
 }
 
-/* Steps with adapters, timed steps and those that are neither have graphs of their own. */
+/* Steps with adapters, timed steps and all other steps have separate graphs. */
 static void test_kinds_of_steps(void **state)
 {
   (void)state;

@@ -427,8 +427,8 @@ static void w8a8_bytes(void **state)
   assert_int_equal(yk_cuda_linear_bytes(&spec), (48 * (128 + 8) + 255) / 256 * 256);
 }
 
-/* Parts that quantise x alike are one GEMM; parts that the GEMM does not support are repacked as 16 bits, alike on all
- * ranks. */
+/* Parts with equal quantisation of x are one GEMM; parts that the GEMM does not support are repacked as 16 bits, in the
+ * same way on all ranks. */
 static void w8a8_parts(void **state)
 {
   const yk_inputs one = {YK_INPUTS_STATIC, 0.5f, -7}, other = {YK_INPUTS_STATIC, 0.5f, 7};
@@ -484,7 +484,7 @@ static void a_tied_lm_head_takes_nothing(void **state)
   assert_int_equal(yk_cuda_linear_bytes(&spec), 0);
 }
 
-/* Every element of an adapter's matrices has a place of its own, and all places lie within the adapter's memory. */
+/* Every element of an adapter's matrices has a distinct address within the adapter's memory. */
 static void adapters_have_places(void **state)
 {
   (void)state;

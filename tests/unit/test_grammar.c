@@ -198,7 +198,7 @@ static void test_a_request(void **state)
   output = (yk_constrained_output){.ids = allowed, .n = 0, .end_ids = ends, .n_end_ids = 1, .n_unwanted = 1};
   yk_request_constraint_fill(&c, &output, words, N_WORDS);
   assert_int_equal(words[0], BIT(1));
-  output.n = 1; /* nothing but the end may follow, wanted or not, allowed or not */
+  output.n = 1; /* only the end may follow, wanted or not, allowed or not */
   yk_request_constraint_fill(&c, &output, words, N_WORDS);
   assert_int_equal(words[0], BIT(END));
   yk_request_constraint_end(&c);
@@ -407,7 +407,7 @@ static void test_a_call_ends_reasoning(void **state)
   release(&f);
 }
 
-/* Needs no grammar library. The close tag that the model has begun goes on; without reasoning there is no limit. */
+/* Needs no grammar library. A close tag that the model has begun is completed; without reasoning there is no limit. */
 static void test_a_limit_of_reasoning(void **state)
 {
   static const mask_case rows[] = {

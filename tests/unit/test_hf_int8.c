@@ -256,7 +256,7 @@ static void scales_that_are_none(void **state)
   }
 }
 
-/* Sums of so many products would overflow; weights with float inputs may have as many. */
+/* Sums of this number of products would overflow; weights with float inputs may have this number. */
 static void too_many_inputs(void **state)
 {
   (void)state;

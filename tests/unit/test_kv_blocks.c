@@ -43,7 +43,7 @@ static void forgotten_blocks_are_not_reused(void **state)
   yk_kv_blocks_destroy(blocks);
 }
 
-/* A block is found only after exactly the same prefix, whatever its own tokens and hash. */
+/* A block is found only after exactly the same prefix, independent of the block's tokens and hash. */
 static void a_block_is_found_only_behind_the_same_chain(void **state)
 {
   (void)state;
@@ -54,7 +54,7 @@ static void a_block_is_found_only_behind_the_same_chain(void **state)
   int32_t first = yk_kv_blocks_take(blocks), second = yk_kv_blocks_take(blocks), twin = yk_kv_blocks_take(blocks);
   yk_kv_chain after_a = publish(blocks, first, 0, a);
   yk_kv_chain after_b = publish(blocks, second, after_a, b);
-  assert_int_equal(publish(blocks, twin, 0, a), after_a); /* computed twice: one of them is used */
+  assert_int_equal(publish(blocks, twin, 0, a), after_a); /* computed twice: one block is used */
   assert_int_equal(yk_kv_blocks_find(blocks, 0, b, &chain), -1);
   assert_int_equal(yk_kv_blocks_find(blocks, after_b, b, &chain), -1);
   assert_int_equal(yk_kv_blocks_find(blocks, after_a, b, &chain), second);
@@ -64,8 +64,8 @@ static void a_block_is_found_only_behind_the_same_chain(void **state)
   yk_kv_blocks_release(blocks, first);
   yk_kv_blocks_release(blocks, second);
   assert_int_equal(yk_kv_blocks_free_count(blocks), 4);
-  assert_int_equal(yk_kv_blocks_find(blocks, 0, a, &chain), first); /* free, and still holding what it held */
-  /* Taking everything else evicts the rest, least recently used first. */
+  assert_int_equal(yk_kv_blocks_find(blocks, 0, a, &chain), first); /* free, and still valid */
+  /* Taking all other blocks evicts the published blocks, least recently used first. */
   for (int i = 0; i < 3; i++) assert_true(yk_kv_blocks_take(blocks) >= 0);
   assert_int_equal(yk_kv_blocks_take(blocks), -1);
   assert_int_equal(yk_kv_blocks_find(blocks, after_a, b, &chain), -1);

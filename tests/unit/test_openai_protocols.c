@@ -328,7 +328,7 @@ static void fields_of_messages(void **state)
   yk_openai_request_free(&r);
 }
 
-/* A model whose reasoning is a message with a channel takes no notice of a budget, as one without reasoning. */
+/* A model whose reasoning is a message with a channel ignores a budget, like a model without reasoning. */
 static void budget_without_tags(void **state)
 {
   (void)state;
@@ -428,7 +428,8 @@ static void embeddings(void **state)
   check_refusals(&yk_protocol_embeddings, rows, sizeof rows / sizeof *rows);
 }
 
-/* Agents request as many tokens of a model of any size, and shorten a conversation by Anthropic's words. */
+/* Agents request the same number of tokens from a model of any size, and shorten a conversation when the error has
+ * Anthropic's message. */
 static void lengths(void **state)
 {
   (void)state;
@@ -499,7 +500,7 @@ static void places(void **state)
   }
 }
 
-/* Results find their calls however many there are. */
+/* Results are assigned to their calls, for any number of calls. */
 static void many_calls(void **state)
 {
   (void)state;

@@ -143,7 +143,7 @@ static void failure_from_outside_ends_commands(void **state)
   }
 }
 
-/* A rank that is held back by its first command does not hold back the others, and runs its commands in order. */
+/* A rank that is delayed by its first command does not delay the others, and runs its commands in order. */
 typedef struct pipeline {
   atomic_int done[2][3]; /* [rank][command] */
   atomic_int order[2];   /* commands as decimal digits */

@@ -395,7 +395,7 @@ static void check_matrices(const yk_model_device *dev, yk_weight_format format, 
       const yk_linear_part found = yk_linear_part_of(&all.parts[0], m);
       expect_same_weight(&found, &alone.parts[0]);
     }
-    more[1].group = 32; /* not as the others */
+    more[1].group = 32; /* unlike the other matrices */
     assert_int_equal(yk_repack_layer(dev, &spec, NULL, &buffer, &all, &err), YK_E_INVAL);
     assert_non_null(strstr(err.message, "matrix 2"));
     free(buffer.memory);
@@ -403,8 +403,8 @@ static void check_matrices(const yk_model_device *dev, yk_weight_format format, 
   }
 }
 
-/* With act order each matrix has an order of inputs, and of outputs too: each is loaded as it is alone, with its own
- * order. */
+/* With act order each matrix has an order of inputs, and of outputs too: each matrix is loaded as if it were the only
+ * one, with its own order. */
 static void check_ordered_matrices(const yk_model_device *dev, yk_weight_format format, bool k_is_sorted)
 {
   enum { N_TAKEN = 48 };
@@ -463,7 +463,7 @@ static void matrices_have_orders_of_their_own(void **state)
   }
 }
 
-/* Each of several matrices is loaded as it is alone, with any conversion. */
+/* Each of several matrices is loaded as if it were the only one, with any conversion. */
 static void matrices_are_repacked_as_alone(void **state)
 {
   (void)state;

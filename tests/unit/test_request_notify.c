@@ -46,7 +46,7 @@ static bool is_readable(void)
   return poll(&(struct pollfd){.fd = yk_waiter_fd(waiter), .events = POLLIN}, 1, 0) == 1;
 }
 
-/* The number of reports now; each must be of this request. */
+/* The number of reports so far; each must belong to this request. */
 static int n_reports(const yk_request *expected, const void *expected_user)
 {
   yk_request *request;

@@ -27,7 +27,7 @@ static yk_status open_writer(const temp_dir *dir, int64_t shard_bytes, yk_safete
   return yk_safetensors_writer_open(dir->path, tensors, N_TENSORS, shard_bytes, writer, err);
 }
 
-/* The list's data, so many bytes at a time. */
+/* Writes the list's data in pieces of the given size. */
 static yk_status put_all(yk_safetensors_writer *writer, size_t piece_bytes, yk_err *err)
 {
   for (size_t i = 0; i < N_TENSORS; i++) {

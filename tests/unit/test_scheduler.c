@@ -77,8 +77,8 @@ static void failing_sequences_take_nobody_along(void **state)
   }
 }
 
-/* Each promise with several steps in flight: no sequence is in two of them, and blocks that failed are computed again,
- * by sequences in flight too. */
+/* The scheduler's invariants with several steps in flight: no sequence is in two of them, and blocks that failed are
+ * computed again, by sequences in flight too. */
 static void steps_in_flight_keep_every_promise(void **state)
 {
   (void)state;
@@ -98,7 +98,7 @@ static void steps_in_flight_keep_every_promise(void **state)
   assert_true(n_preemptions > 0);
 }
 
-/* Eight decoding sequences in two steps: four each, in turn. */
+/* Eight decoding sequences in two steps: four each, alternately. */
 static void steps_in_flight_share_the_sequences(void **state)
 {
   (void)state;

@@ -102,8 +102,9 @@ static void draw_tokens(yk_scheduler *scheduler, yk_sequence *seq, int32_t n)
   yk_scheduler_remove(scheduler, seq);
 }
 
-/* A conversation goes on behind an answer: its next prompt begins at the snapshot of the one before, and is one step.
- * Another continuation of the answer parts from this one, which is a branch: the third begins there. */
+/* A conversation continues after an answer: its next prompt begins at the snapshot of the previous prompt, and takes
+ * one step. A second continuation of the answer diverges from the first, which creates a branch: the third begins
+ * there. */
 static void conversations_begin_at_snapshots(void **state)
 {
   (void)state;
@@ -186,7 +187,7 @@ static void steps_end_at_multiples(void **state)
   yk_memory_pool_destroy(pool);
 }
 
-/* A step that reaches two places for snapshots ends at the first, unless few rows are before this place. */
+/* A step that reaches two snapshot positions ends at the first, unless few rows precede it. */
 static void a_step_saves_one_snapshot(void **state)
 {
   (void)state;

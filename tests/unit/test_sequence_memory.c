@@ -1,6 +1,6 @@
 /* Sequences' memory against a plain model: after any order of appending, computing, forking, truncating, parking,
- * reclaiming and reusing, every token that counts as computed is where its sequence looks for it, after the same
- * tokens, recurrent states are those of the computed tokens, and no block is lost. */
+ * reclaiming and reusing, every computed token is in the slot where its sequence reads it, after the same tokens,
+ * recurrent states are those of the computed tokens, and no block is lost. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,7 +75,7 @@ static void do_copies(const game *g, device_memory *memory)
   }
 }
 
-/* Every sequence as it were if a step began now. */
+/* Checks every sequence as at the beginning of a step. */
 static void check_all(game *g)
 {
   bool is_held[N_BLOCKS] = {false};

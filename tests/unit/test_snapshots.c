@@ -1,4 +1,4 @@
-/* The tables of snapshots and of slots: what is found, what is overwritten, and what one step may not do. */
+/* The tables of snapshots and of slots: lookups, replacement, and the operations that are illegal within one step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@ static yk_snapshots *create(int32_t n)
   return snapshots;
 }
 
-/* In a step of its own. */
+/* In a separate step. */
 static int32_t save(yk_snapshots *s, yk_kv_chain chain)
 {
   yk_snapshots_begin_step(s);

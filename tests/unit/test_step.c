@@ -153,7 +153,7 @@ static yk_step step_of_seed(uint64_t seed)
   return step;
 }
 
-/* A reader gets the counts and every array for ranks; none lies beyond the message. */
+/* A reader gets the counts and every array for ranks; all arrays are within the message. */
 static void test_message_holds_step(void **state)
 {
   (void)state;

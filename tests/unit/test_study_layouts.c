@@ -1,4 +1,4 @@
-/* The speed to expect of a layout: errors against committed measurements, and what follows from the formula. */
+/* The speed to expect of a layout: errors against committed measurements, and consequences of the formula. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

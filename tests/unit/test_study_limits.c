@@ -56,7 +56,7 @@ static void test_limits(void **state)
   near(two.decode_step_s, plain.decode_step_s, 1e-12);
 }
 
-/* Requests that come and go, on one rank and on two whose all-reduces count. */
+/* Requests that arrive and end, on one rank and on two ranks with all-reduces. */
 static void test_flow_limits(void **state)
 {
   (void)state;

@@ -182,7 +182,7 @@ static void test_whole(void **state)
   assert_int_equal(engine.n_runs, N_POINTS * STARTS * REPEATS);
   assert_int_equal(engine.n_profiles, N_POINTS);
   assert_int_equal(made.n_done_before, 0);
-  assert_int_equal(expect_session(&made, &engine, false), YK_OK); /* nothing is left to do */
+  assert_int_equal(expect_session(&made, &engine, false), YK_OK); /* no point remains to be run */
   assert_int_equal(engine.n_starts, 2 * STARTS);
   assert_int_equal(made.n_done_before, N_ITEMS);
   free_study(&made);
@@ -316,7 +316,7 @@ static void test_cut(void **state)
       assert_int_equal(expect_session(&made, &engine, false), YK_OK);
       assert_int_equal(made.n_done_before, n_runs);
       assert_int_equal(engine.n_runs, N_POINTS * STARTS * REPEATS - n_runs);
-      assert_int_equal(expect_session(&made, &engine, false), YK_OK); /* nothing of the cut line is left */
+      assert_int_equal(expect_session(&made, &engine, false), YK_OK); /* the truncated line is removed */
       assert_int_equal(made.n_done_before, N_ITEMS);
     }
   }

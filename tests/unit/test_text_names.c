@@ -1,4 +1,4 @@
-/* Where files have the text model: every place is found for every family whose files may hold other parts. */
+/* Prefixes of the text model in files: every prefix is found for every family whose files may hold other parts. */
 #include "unit/loader_fixture.h"
 
 #include "loader/model/linear_names.h"

@@ -307,7 +307,8 @@ void every_plan_has_a_kernel(void **)
   }
 }
 
-/* Every K tile of every output tile is one cluster's, no K range is empty, and the ranges of a tile know each other. */
+/* Every K tile of every output tile belongs to one cluster, no K range is empty, and the ranges of a tile list each
+ * other. */
 void expect_divided(const yk_w4a8::tile_split &split, int k_tiles, int tokens)
 {
   yk_gemm::wgmma_params p = {};

@@ -31,7 +31,7 @@ static void test_bad_worlds_are_refused(void **state)
   }
 }
 
-/* Every way to divide up to 64 ranks: a rank is in one process, in one group of consecutive ranks, numbered from 0. */
+/* Every division of up to 64 ranks: a rank is in one process, in one group of consecutive ranks, numbered from 0. */
 static void test_every_rank_has_one_place(void **state)
 {
   (void)state;

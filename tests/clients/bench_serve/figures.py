@@ -1,4 +1,4 @@
-"""bench/bench_serve.py: its arithmetic, its reading of streams, and whole runs against a server with known answers."""
+"""bench/bench_serve.py: its arithmetic, its parsing of streams, and whole runs against a server with known answers."""
 
 import argparse
 import http.server

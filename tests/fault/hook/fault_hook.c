@@ -86,7 +86,7 @@ static bool is_kind(const char *kind)
   return strcmp(plan.kind, kind) == 0;
 }
 
-/* Whether this call of the operation goes wrong. Must be called once per call of the operation. */
+/* Whether this call of the operation has a fault. Must be called once per call of the operation. */
 static bool is_due(const yk_device *dev, const char *operation)
 {
   if (!is_armed || dev != faulty_device || strcmp(operation, plan.operation) != 0) return false;

@@ -2,7 +2,7 @@
 #ifndef TESTS_FAULT_HOOK_NCCL_FAULTS_H
 #define TESTS_FAULT_HOOK_NCCL_FAULTS_H
 
-/* nccl_fault_bad_peer - the calling thread's next send goes to a rank that is not there. */
+/* nccl_fault_bad_peer - the calling thread's next send is addressed to a rank that does not exist. */
 void nccl_fault_bad_peer(void);
 
 #endif
