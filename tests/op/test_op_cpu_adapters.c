@@ -12,7 +12,7 @@ static void check_all(const op_target *target)
 {
   for (size_t d = 0; each_case(d, d < sizeof op_dtypes / sizeof *op_dtypes); d++) {
     check_adapters(target, op_dtypes[d], 1, true, tolerance_of);
-    check_adapters(target, op_dtypes[d], TEST_IS_SANITIZED ? 20 : 60, true, tolerance_of);
+    check_adapters(target, op_dtypes[d], TEST_IS_SANITIZED ? 9 : 60, true, tolerance_of);
     check_adapter_replaced(target, op_dtypes[d]);
     check_adapted_sums(target, op_dtypes[d]);
     check_adapter_refusals(target, op_dtypes[d]);
