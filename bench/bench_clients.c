@@ -21,7 +21,7 @@ enum { DRAW_INPUT = 0, DRAW_OUTPUT = 1, DRAW_IDS = 3 };
 typedef struct options {
   yk_model_options model;
   int32_t n_clients, n_requests, input_tokens, output_tokens, repeats;
-  int32_t long_tokens; /* of a prompt beside the others; 0: none */
+  int32_t long_tokens; /* tokens of a long prompt among the others; 0: none */
   double range_ratio;
   const char *json_path, *schema_path;
   char *schema; /* the file's text; owned */

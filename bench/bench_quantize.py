@@ -8,7 +8,7 @@ The text is tests/models/demo/heldout.txt, its lines separated by the end-of-tex
 the same kind as the training text (tests/models/demo_text.py, 600 of seed 3), none of which is in the held-out text.
 The demo model was trained with weights rounded in groups of 64, so that rounding alone costs it little; at groups of 64
 nothing can be gained. "outliers" is the same function with every 64th channel of the norms before projections times 64
-and the weights behind it divided by 64, as large models' activations are.
+and the weights after it divided by 64, as large models' activations are.
 
 Small random models of the families with experts and latent attention (tests/models/random_family.py) are measured too.
 Text is random to them, so only rms counts.

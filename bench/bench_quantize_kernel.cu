@@ -1,5 +1,5 @@
 /* bench_quantize_kernel.cu - 16-bit weights to AWQ's tensors on a GPU. One run times the fused kernel, separate passes
- * (range of each group, quotients, transposition and packing), and a copy of as many bytes.
+ * (range of each group, quotients, transposition and packing), and a copy of the same number of bytes.
  * tests/op/test_op_cuda_quantize.c checks the results. */
 #include <cinttypes>
 #include <cstdio>

@@ -1,5 +1,5 @@
 /* abilities.h - the sizes of models that a device's operations support. Tables of data, in every build, so that a plan
- * for a device that the machine lacks refuses what the device would refuse. Every device has all operations of
+ * for a device that the machine lacks refuses the same models as the device. Every device has all operations of
  * device.h. */
 #ifndef YK_KERNELS_ABILITIES_H
 #define YK_KERNELS_ABILITIES_H

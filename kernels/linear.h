@@ -82,7 +82,7 @@ typedef struct yk_linear_spec {
   int n_parts;
   int32_t n_matrices;       /* at least 1: number of matrices of this shape, each with all the parts */
   yk_activation activation; /* activation of y; if gated, parts 0 and 1 are gate and up */
-  bool f32_output;          /* lm_head: y is float32 whatever the activation type */
+  bool f32_output;          /* lm_head: y is float32 for any activation type */
   bool is_grouped;          /* a mixture's experts (mixture.h), not for linear_forward */
   int32_t max_tokens;       /* rows of the largest forward; for experts, slots */
   /* Low-rank adapters that the layer may have, and their largest rank; 0: none. Only layers of one matrix have

@@ -114,7 +114,7 @@ def convert(paths, folder, dtype):
 
 
 def convert_whole(paths, out, dtype):
-    """convert() into a folder beside out, renamed once all files are whole, removed after any failure."""
+    """convert() into a folder next to out, renamed once all files are whole, removed after any failure."""
     out = os.path.abspath(out)
     if os.path.lexists(out):
         raise GgufError(f"{out} exists: --out expects a new directory")

@@ -22,7 +22,7 @@ REQUIRED = object()
 
 
 class GgufError(Exception):
-    """A file that cannot be converted: the message names file or key, what was expected and what was found."""
+    """A file that cannot be converted: the message names file or key, the expected value and the found value."""
 
 
 class Tensor(NamedTuple):

@@ -140,7 +140,7 @@ MODELS = {"llama": sentencepiece, "gpt2": byte_level}
 
 
 def template(first, last, texts):
-    """post_processor of tokenizer.json: the ids before and behind a text."""
+    """post_processor of tokenizer.json: the ids before and after a text."""
     piece = {i: {"SpecialToken": {"id": texts[i], "type_id": 0}} for i in first + last}
     around = lambda which, kind: [*(piece[i] for i in first), {"Sequence": {"id": which, "type_id": kind}},
                                   *(piece[i] for i in last)]

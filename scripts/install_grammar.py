@@ -2,7 +2,7 @@
 """Installs the grammar library of constrained output in a folder: the two shared libraries of the wheels that
 scripts/grammar_requirements.txt names, with their hashes checked. Does nothing if they exist already.
 
-A program finds the folder build/yoke-grammar beside its build folder, lib/yoke-grammar of its installation, the one
+A program finds the folder build/yoke-grammar next to its build folder, lib/yoke-grammar of its installation, the one
 that YOKE_GRAMMAR_LIBRARY names, or that of its option --grammar-library.
 """
 

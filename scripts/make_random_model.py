@@ -97,7 +97,7 @@ class ModelTensors:
             self.tensors.append(Tensor(f"{layer}.sinks", dtype, (heads,), draw_normal(0.0, 1.0, dtype)))
 
     def gemma4_attention(self, layer, index):
-        """Widths by the kind of the layer; the last layers have no keys and values of their own."""
+        """Widths by the kind of the layer; the last layers read the keys and values of earlier layers."""
         config, hidden, heads = self.config, self.hidden, self.config["num_attention_heads"]
         is_global = (index + 1) % 6 == 0 or index + 1 == config["num_hidden_layers"]
         has_own = index < config["num_hidden_layers"] - config["num_kv_shared_layers"]

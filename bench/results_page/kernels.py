@@ -190,7 +190,7 @@ WIDE_CASES = ("decode 1 x 2048", "decode 64 x 2048", "decode 1 x 8192", "decode 
 
 
 def add_wide_attention(page, results):
-    """heads of 256 beside heads of 128"""
+    """heads of 256 next to heads of 128"""
     names = [f"attention_heads_256{kind}_h200.json" for kind in ("", "_kv_int8", "_kv_fp8")]
     files = [results.measured(name) for name in names]
     page.paragraph(

@@ -2,7 +2,7 @@
  * use outside loader/adapter.
  *
  * PEFT matches a key that begins with ^ from the beginning of a module's name, and any other key with the whole name or
- * the part behind a dot. Its keys are regular expressions of Python, which PCRE2 matches with a limit of steps. */
+ * the part after a dot. Its keys are regular expressions of Python, which PCRE2 matches with a limit of steps. */
 #ifndef YK_LOADER_ADAPTER_PATTERNS_H
 #define YK_LOADER_ADAPTER_PATTERNS_H
 

@@ -229,7 +229,7 @@ static inline int64_t yk_mamba_config_channels(const yk_mamba_config *mamba)
   return yk_mamba_config_width(mamba) + 2 * (int64_t)mamba->n_groups * mamba->state_size;
 }
 
-/* The sublayers of a layer, each behind a norm. */
+/* The sublayers of a layer, each after a norm. */
 typedef enum yk_layer_parts {
   YK_LAYER_WHOLE, /* attention, or what replaces it, then a feed-forward network */
   YK_LAYER_ATTENTION_ALONE,

@@ -18,8 +18,8 @@ typedef struct yk_secret {
 /* yk_nonce - fresh random bytes. Errors: YK_E_IO. */
 yk_status yk_nonce(unsigned char nonce[YK_NONCE_BYTES], yk_err *err);
 
-/* yk_proof - HMAC(secret, role | both nonces | body). role: separates the directions, so that no end can return what
- *   it has received. body [n_bytes]: the data that the proof authenticates. Errors: YK_E_IO. */
+/* yk_proof - HMAC(secret, role | both nonces | body). role: separates the directions, so that no end can return a proof
+ *   that it has received. body [n_bytes]: the data that the proof authenticates. Errors: YK_E_IO. */
 yk_status yk_proof(yk_secret secret, const char *role, const unsigned char client_nonce[YK_NONCE_BYTES],
                    const unsigned char server_nonce[YK_NONCE_BYTES], const void *body, size_t n_bytes,
                    unsigned char mac[YK_MAC_BYTES], yk_err *err);

@@ -73,7 +73,7 @@ struct launch_args {
   float gain;
 };
 
-/* The steps behind the sum over ranks: none (arrays without rows); the residual add and its norm; or also a norm of the
+/* The steps after the sum over ranks: none (arrays without rows); the residual add and its norm; or also a norm of the
  * sum itself, before the residual add, and a factor of the residual. */
 enum class norms { NONE, RESIDUAL, BOTH };
 

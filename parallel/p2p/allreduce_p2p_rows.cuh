@@ -362,7 +362,7 @@ __device__ __forceinline__ void add_normed_row(const launch_args &a, const G &gr
   }
 }
 
-/* The steps behind the sum x of a row with norms::BOTH: its own norm with the residual add, if it has one, then the
+/* The steps after the sum x of a row with norms::BOTH: its own norm with the residual add, if it has one, then the
  * norm of the residual. held: the thread's packets of the residual so far, if is_held; else these are in memory.
  * result_weights, weights: of the two norms, if the thread HOLDS them.
  * scratch: with a norm of the sum a row has two barriers, and the two halves of scratch alternate; else parity selects

@@ -25,7 +25,7 @@ typedef struct yk_file_part {
   bool is_renamed;
 } yk_file_part;
 
-/* yk_file_part_check - that path can be replaced by a new file: nothing is there, or a regular file. Renaming to a
+/* yk_file_part_check - that path can be replaced by a new file: no file exists, or a regular file. Renaming to a
  *   device, a pipe or a link would remove it. Errors: YK_E_IO naming the file. Thread: any. */
 yk_status yk_file_part_check(const char *path, yk_err *err);
 

@@ -18,7 +18,7 @@ enum { YK_HELPER_MAX_FRAME_BYTES = 64 << 20 };
 /* The Python program of a process. main(memory_limit_bytes, time_limit_s, argument) of its last module runs. */
 typedef struct yk_helper_program {
   const yk_embedded_file *files; /* NAME.py of each module */
-  const char *const *modules;    /* [n_modules] in an order in which they can be imported, behind syscall_filter */
+  const char *const *modules;    /* [n_modules] in an order in which they can be imported, after syscall_filter */
   size_t n_modules;              /* at most YK_HELPER_MAX_MODULES */
   const char *argument;
 } yk_helper_program;

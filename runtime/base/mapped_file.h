@@ -4,7 +4,7 @@
  * bytes read as zeros and the file is marked. A user of the bytes calls settle before using results computed from them.
  * Bytes are therefore read in place, at the speed of a plain map, and a damaged file is an error.
  *
- * The first opened file installs a handler of SIGBUS, unless the program has one of its own: then the program must
+ * The first opened file installs a handler of SIGBUS, unless the program has a handler of SIGBUS: then the program must
  * handle shrinking files. The handler stays installed; for addresses outside these files it acts like the default. The
  * handler finds a file through the process's table of maps, so that no state exists outside the files' own memory.
  *

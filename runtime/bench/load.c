@@ -71,7 +71,7 @@ static int time_of(const char *name, size_t n_bytes)
   return -1;
 }
 
-/* Parses one "name:ms"; *text advances behind it. */
+/* Parses one "name:ms"; *text advances after it. */
 static yk_status parse_objective(const char **text, double slo_ms[YK_BENCH_TIMES], yk_err *err)
 {
   size_t n_name = strcspn(*text, ":,");
@@ -101,7 +101,7 @@ yk_status yk_bench_slo_parse(const char *text, double slo_ms[YK_BENCH_TIMES], yk
   for (;;) {
     YK_TRY(parse_objective(&text, parsed, err));
     if (!*text) break;
-    text++; /* a comma, behind which another one must follow */
+    text++; /* a comma, after which another one must follow */
   }
   memcpy(slo_ms, parsed, sizeof parsed);
   return YK_OK;

@@ -18,7 +18,7 @@ typedef struct prompt {
 struct yk_builtin_form {
   const char *name;
   bool trims_continued; /* a text that ends with a message's content loses its trailing white space */
-  const char *turn_end; /* text behind an answer; NULL: none */
+  const char *turn_end; /* text after an answer; NULL: none */
   bool ends_with_eos;   /* "eos_token", if there is one, follows an answer */
   yk_status (*render)(prompt *out, yk_json messages, yk_err *err);
 };
@@ -120,7 +120,7 @@ static bool is_continued(const prompt *out, yk_json message)
   return out->continued.doc && out->continued.node == message.node;
 }
 
-/* A message that is continued keeps its trailing white space: transformers takes the template's own space behind it for
+/* A message that is continued keeps its trailing white space: transformers takes the template's own space after it for
  * text that the template keeps. */
 static content strip_llama2_end(const prompt *out, yk_json message, content body)
 {
@@ -144,7 +144,7 @@ static void add_llama2_user(prompt *out, yk_json message, yk_json system)
   add(out, " [/INST]");
 }
 
-/* " [/INST]" is the header of an answer, behind every user's turn. */
+/* " [/INST]" is the header of an answer, after every user's turn. */
 static yk_status render_llama2(prompt *out, yk_json messages, yk_err *err)
 {
   yk_json system = yk_json_first(messages);
@@ -189,7 +189,7 @@ static yk_status render_llama3(prompt *out, yk_json messages, yk_err *err)
   return YK_OK;
 }
 
-/* "<AI>" is the header of an answer, behind every user's turn. */
+/* "<AI>" is the header of an answer, after every user's turn. */
 static yk_status render_minicpm(prompt *out, yk_json messages, yk_err *err)
 {
   (void)err;

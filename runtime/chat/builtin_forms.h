@@ -25,7 +25,7 @@ typedef enum yk_form_ending {
 /* yk_builtin_form_find - the form of a name ("chatml"), or NULL. */
 const yk_builtin_form *yk_builtin_form_find(const char *name);
 
-/* yk_builtin_form_turn_end - the text behind each answer, or NULL if there is none; it lives as long as special_tokens,
+/* yk_builtin_form_turn_end - the text after each answer, or NULL if there is none; it lives as long as special_tokens,
  *   which are as for yk_builtin_form_render. */
 const char *yk_builtin_form_turn_end(const yk_builtin_form *form, yk_json special_tokens);
 

@@ -50,7 +50,7 @@ void yk_chat_renderer_free(yk_chat_renderer *renderer);
 
 /* A rendered conversation. Free with yk_chat_prompt_free. */
 typedef struct yk_chat_prompt {
-  char *text; /* NUL-terminated behind its n_bytes bytes */
+  char *text; /* NUL-terminated after its n_bytes bytes */
   size_t n_bytes;
   yk_spans plain; /* for yk_tokenizer_encode_partly_plain: empty if no text overlaps an added token */
 } yk_chat_prompt;

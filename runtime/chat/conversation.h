@@ -25,7 +25,7 @@ typedef struct yk_chat_conversation {
   /* NULL or a variable of the template; also sets enable_thinking ("none": false), unless arguments have that key */
   const char *reasoning_effort;
   bool add_generation_prompt;
-  /* The text ends with the last message's content, so that an answer continues it: the template's text behind it is cut
+  /* The text ends with the last message's content, so that an answer continues it: the template's text after it is cut
    * off, and white space at the content's end too if the template trims it. Excludes add_generation_prompt. */
   bool continue_final_message;
   /* the ids include the tokens that the tokenizer adds to every text, in addition to the template's */
@@ -50,7 +50,7 @@ typedef struct yk_template_needs {
   bool argument_strings;  /* arguments of tool calls are used as strings and stay unchanged; else they are objects */
   bool no_developer;      /* the template lacks the role "developer", which becomes "system" */
   bool calls_in_metadata; /* the template has a call as "metadata", its name, and results as the role "observation" */
-  bool system_first;      /* the template refuses a message of the system behind another message */
+  bool system_first;      /* the template refuses a message of the system after another message */
 } yk_template_needs;
 
 /* yk_chat_text_key - the key of the text in a content part of this type ("text", "refusal", ...); NULL: the type is not

@@ -15,7 +15,7 @@ enum { YK_MARK_BYTES = 5 }; /* a character in UTF-8 and a NUL */
  *   unassigned (U+FDD0 to U+FDEF, then U+F0000 and following). Errors: YK_E_INVAL if the texts contain all of them. */
 yk_status yk_marking_choose(const char *const *texts, size_t n_texts, char mark[YK_MARK_BYTES], yk_err *err);
 
-/* yk_marking_append - append value as JSON text with a mark behind every character that has to be plain, in every
+/* yk_marking_append - append value as JSON text with a mark after every character that has to be plain, in every
  *   string and key, either unescaped or as escaped in JSON; *n_marks is raised by their number. Errors: YK_E_NOMEM,
  *   YK_E_FORMAT (the tokenizer's normalizer). */
 yk_status yk_marking_append(yk_json value, const yk_tokenizer *tokenizer, const char *mark, yk_strbuf *out,

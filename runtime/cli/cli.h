@@ -41,7 +41,7 @@ int yk_cli_usage_error(const yk_command *command, const yk_err *err);
 int yk_cli_failure(const yk_err *err);
 
 /* yk_cli_option_named - if a message begins with a field of yk_engine_options ("max_seqs: ..."), the option that sets
- *   the field, as "--max-num-seqs:", and in *rest the message behind the field. Other messages: "", and the whole
+ *   the field, as "--max-num-seqs:", and in *rest the message after the field. Other messages: "", and the whole
  *   message. */
 const char *yk_cli_option_named(const char *message, const char **rest);
 

@@ -41,7 +41,7 @@ yk_status yk_request_constraint_init(yk_request_constraint *constraint, const yk
 /* yk_request_constraint_end - frees the matcher and the ids. */
 void yk_request_constraint_end(yk_request_constraint *constraint);
 
-/* yk_request_constraint_masks - whether the token behind n_output tokens has a mask. A limit of reasoning alone needs
+/* yk_request_constraint_masks - whether the token after n_output tokens has a mask. A limit of reasoning alone needs
  *   none before it is reached. */
 static inline bool yk_request_constraint_masks(const yk_request_constraint *constraint, int32_t n_output)
 {
@@ -60,7 +60,7 @@ typedef struct yk_constrained_output {
   size_t n_unwanted; /* the first n_unwanted ids stay out of a mask that has other ids */
 } yk_constrained_output;
 
-/* yk_request_constraint_fill - the mask [n_words] of the token behind the output. If the output contradicts the
+/* yk_request_constraint_fill - the mask [n_words] of the token after the output. If the output contradicts the
  *   constraint, or takes too long to match (YK_E_INVAL), or has ended, error or has_ended is set, and the mask is full.
  *   Thread: one at a time for a constraint. */
 void yk_request_constraint_fill(yk_request_constraint *constraint, const yk_constrained_output *output, uint32_t *words,

@@ -21,7 +21,7 @@ typedef struct yk_output_reasoning {
   int32_t n_read;              /* output tokens */
   int32_t first;               /* of REASONS and ANSWERS: output token with which the part begins */
   yk_detokenizer *detokenizer; /* NULL: there are no tags */
-  yk_strbuf text;              /* of the last token that was read; in an answer, the text behind the close tag in it */
+  yk_strbuf text;              /* of the last token that was read; in an answer, the text after the close tag in it */
   size_t n_tag;                /* bytes of the tag that have occurred */
   char *open, *close;          /* open is NULL if the prompt has opened the reasoning */
   int32_t *open_ids, *close_ids;

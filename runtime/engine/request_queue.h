@@ -21,7 +21,7 @@ enum { YK_RECORD_ALIGNMENT = 8 };
 _Static_assert(sizeof(yk_request_record) % YK_RECORD_ALIGNMENT == 0 && sizeof(yk_text_span) % YK_RECORD_ALIGNMENT == 0,
                "what follows a record, and the next one, are aligned");
 
-/* Zeros behind a record whose text ends at this offset of the queue. */
+/* Zeros after a record whose text ends at this offset of the queue. */
 static inline size_t yk_record_n_zeros(size_t end_of_text)
 {
   return YK_RECORD_ALIGNMENT - end_of_text % YK_RECORD_ALIGNMENT;

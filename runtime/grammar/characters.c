@@ -106,7 +106,7 @@ static bool find_suspects(yk_cut_tokens *cut, const yk_token_bytes *tokens)
   return cut->suspects != NULL;
 }
 
-/* Which tokens may follow depends on the bytes that are missing, and behind four first bytes on the first byte. */
+/* Which tokens may follow depends on the bytes that are missing, and after four first bytes on the first byte. */
 static size_t kind_of_end(yk_cut_character at)
 {
   if (at.n_bytes == 0) return 0;

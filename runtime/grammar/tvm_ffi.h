@@ -50,7 +50,7 @@ typedef struct yk_ffi_any {
   };
 } yk_ffi_any;
 
-/* Behind the head of a string; behind the head of an error: kind, then message. */
+/* Behind the head of a string; after the head of an error: kind, then message. */
 typedef struct yk_ffi_string {
   yk_ffi_object head;
   yk_ffi_bytes bytes;

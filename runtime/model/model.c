@@ -8,7 +8,7 @@
 #define RUN(m, kind, layer, name, call) YK_RUN(&(m)->operations, kind, layer, name, call)
 
 /* The norm after a layer: the first norm of the next layer, or the final norm after the last layer. An earlier stage
- * ends without a norm, since the next stage normalises what it receives. */
+ * ends without a norm, since the next stage normalises the received rows. */
 static const yk_layer_norm *next_norm(const yk_model *m, int32_t index)
 {
   return index + 1 < m->n_layers ? &m->layers[index + 1].input_norm : &m->final_norm;

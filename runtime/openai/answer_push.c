@@ -162,8 +162,8 @@ static yk_status copy_options(yk_openai_answer *answer, const yk_openai_answer_o
   return failed ? yk_err_set(err, YK_E_NOMEM, "no memory for an answer") : YK_OK;
 }
 
-/* The walk over the output starts behind the prompt, with echo at the beginning of the prompt; the walk over the
- * prompt starts behind its first token, which has no log-probability. */
+/* The walk over the output starts after the prompt, with echo at the beginning of the prompt; the walk over the
+ * prompt starts after its first token, which has no log-probability. */
 static yk_status begin_walks(yk_answer_choice *c, yk_err *err)
 {
   const yk_openai_request *request = c->answer->request;

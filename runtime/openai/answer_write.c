@@ -240,7 +240,7 @@ static void append_choice(yk_answer_choice *c, yk_strbuf *out)
   append(out, "}");
 }
 
-/* Appends the part of an event behind the choices. */
+/* Appends the part of an event after the choices. */
 static void end_event(yk_answer_choice *c, yk_strbuf *out)
 {
   append(out, "]");

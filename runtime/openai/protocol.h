@@ -20,7 +20,7 @@ struct yk_protocol {
   yk_openai_form form;   /* of the request */
   const yk_answer_writer *writer;
   void (*append_error)(const yk_openai_error *error, yk_strbuf *out); /* an error's body, without a newline */
-  const char *id_header;      /* in which clients expect the request's id, beside X-Request-Id; NULL: none */
+  const char *id_header;      /* in which clients expect the request's id, in addition to X-Request-Id; NULL: none */
   const yk_field_name *names; /* up to one with chat NULL; or NULL */
   /* The rest is for bodies that are translated; NULL otherwise. */
   yk_status (*translate)(yk_translation *translation, yk_json body, yk_err *err);

@@ -272,7 +272,7 @@ void yk_openai_defaults_init(const yk_engine *engine, yk_openai_form form, yk_op
 static yk_status find_beginning(const yk_openai_request *request, const yk_engine *engine, yk_openai_prompt *prompt,
                                 yk_err *err)
 {
-  enum { TAIL_TOKENS = 16 }; /* enough for a tag and white space behind it */
+  enum { TAIL_TOKENS = 16 }; /* enough for a tag and white space after it */
   char *tail;
   size_t n_bytes, n_tail = prompt->n_ids < TAIL_TOKENS ? prompt->n_ids : TAIL_TOKENS;
   YK_TRY(yk_engine_detokenize(engine, prompt->ids + (prompt->n_ids - n_tail), n_tail, false, &tail, &n_bytes, err));
@@ -360,7 +360,7 @@ static bool is_bounded_by_context(const yk_openai_request *request, int32_t cont
   return request->form != YK_FORM_PLAIN && request->sampling.max_tokens <= context_tokens;
 }
 
-/* A constraint, and a limit of reasoning, concern the answer behind the reasoning. A plain completion reasons only if
+/* A constraint, and a limit of reasoning, concern the answer after the reasoning. A plain completion reasons only if
  * its prompt ends inside, since its text is the client's. */
 static void set_tags(const yk_openai_request *request, const yk_openai_prompt *prompt, yk_sampling *s)
 {

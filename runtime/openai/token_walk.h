@@ -1,7 +1,7 @@
 /* token_walk.h - texts of tokens at their positions, for log-probabilities: concatenated they are the whole text.
  *
  * A token that ends inside a character has no text, and the token that completes the character has the whole character,
- * as in vLLM. An alternative to a token is decoded behind the same context. Special tokens have their names. */
+ * as in vLLM. An alternative to a token is decoded after the same context. Special tokens have their names. */
 #ifndef YK_OPENAI_TOKEN_WALK_H
 #define YK_OPENAI_TOKEN_WALK_H
 
@@ -20,7 +20,7 @@ typedef struct yk_token_walk {
   yk_strbuf name, other; /* last results of next (without a tokenizer) and of other */
 } yk_token_walk;
 
-/* yk_token_walk_begin - start behind these ids, a prompt; without ids: at the beginning of a text. texts must outlive
+/* yk_token_walk_begin - start after these ids, a prompt; without ids: at the beginning of a text. texts must outlive
  *   the walk. Errors: YK_E_NOMEM, YK_E_INVAL (an id outside the vocabulary), YK_E_FORMAT (a tokenizer that makes texts
  *   grow without end); also for the next two. */
 yk_status yk_token_walk_begin(yk_token_walk *walk, yk_token_texts *texts, const int32_t *ids, size_t n_ids,

@@ -10,8 +10,8 @@
  * their product, and for groups of more than 1024.
  *
  * x is scaled if all its readers are quantised, except readers that are floats in every format, and if its writer, when
- * it is a linear layer, is quantised too (input_kinds.h has the table). The inputs of o are scaled only if each query
- * head has values of its own. q, k and the layers that produce them (q_a, q_b) are not clipped.
+ * it is a linear layer, is quantised too (input_kinds.h has the table). The inputs of o are scaled only if no two query
+ * heads share values. q, k and the layers that produce them (q_a, q_b) are not clipped.
  *
  * A norm divided by s is rounded to its type; s is then recomputed as the quotient of the old norm and the new norm, so
  * that this rounding costs nothing. If a router or the score of a shared expert reads x too, its weights are multiplied

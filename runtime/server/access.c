@@ -37,7 +37,7 @@ bool yk_access_has_key(const yk_server_options *options, const yk_key_headers *h
 
 /* ---- Pages ------------------------------------------------------------------------------------------------------- */
 
-/* Bytes of the name in "name:port" or "[address]:port"; the name is not empty. *port: text behind the colon, or NULL if
+/* Bytes of the name in "name:port" or "[address]:port"; the name is not empty. *port: text after the colon, or NULL if
  * there is none. 0: the text has neither form. */
 static size_t name_bytes(const char *authority, const char **port)
 {

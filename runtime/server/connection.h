@@ -1,5 +1,5 @@
-/* connection.h - a client's connection: filters the client's bytes through the guard on their way to libmicrohttpd,
- * applies time limits to reading and writing, and detects that the client has left.
+/* connection.h - a client's connection: passes the client's bytes through the guard to libmicrohttpd, applies time
+ * limits to reading and writing, and detects that the client has left.
  *
  *   client == fd == guard, relay == inner_fd == libmicrohttpd
  *
@@ -60,7 +60,7 @@ struct yk_connection {
   bool is_answered;      /* part of the answer to the current request has been relayed */
   yk_exchange *exchange; /* the current one, or NULL */
   yk_request_guard guard;
-  yk_strbuf unread; /* bytes behind the current request */
+  yk_strbuf unread; /* bytes after the current request */
   yk_outgoing to_inner, to_client;
 };
 
@@ -111,7 +111,7 @@ void yk_connection_arrived(yk_connection *connection);
 /* yk_connection_next - the current request has been answered: another may follow. */
 void yk_connection_next(yk_connection *connection);
 
-/* yk_connection_write_chunk - write a part of a stream to the client, behind the head that libmicrohttpd has written.
+/* yk_connection_write_chunk - write a part of a stream to the client, after the head that libmicrohttpd has written.
  *   Bytes that the client does not accept at once are kept. False: no memory for those. */
 bool yk_connection_write_chunk(yk_connection *connection, const char *bytes, size_t n_bytes);
 

@@ -8,7 +8,7 @@
 enum { YK_HISTOGRAM_BOUNDS = 24, YK_BOUND_TEXT = 32 };
 
 typedef struct yk_histogram {
-  const double *bounds;                     /* ascending; a 0 behind the first bound ends the list; static */
+  const double *bounds;                     /* ascending; a 0 after the first bound ends the list; static */
   uint64_t counts[YK_HISTOGRAM_BOUNDS + 1]; /* [i]: above bounds[i - 1], at most bounds[i]; last: above all bounds */
   uint64_t count;
   double sum;

@@ -37,7 +37,7 @@ static void head(yk_strbuf *out, const char *name, const char *type, const char 
   yk_strbuf_append_fmt(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* labels: a comma behind each; "" for none. */
+/* labels: a comma after each; "" for none. */
 static void buckets(yk_strbuf *out, const char *name, const char *labels, const yk_histogram *h)
 {
   uint64_t count = 0;

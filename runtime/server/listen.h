@@ -10,7 +10,7 @@ enum { YK_URL_BYTES = 128 };
 
 /* yk_listen_open - a non-blocking listening socket on host (a name or an address; "::" and "0.0.0.0" mean all
  *   addresses) and port (0: any free one), or the first socket that systemd passed to this process ($LISTEN_FDS),
- *   whatever host and port are. url: "http://127.0.0.1:8000", from the bound address. Errors: YK_E_IO. */
+ *   independent of host and port. url: "http://127.0.0.1:8000", from the bound address. Errors: YK_E_IO. */
 yk_status yk_listen_open(const char *host, int port, int *fd, char url[YK_URL_BYTES], yk_err *err);
 
 /* yk_listen_is_passed - whether the socket is systemd's, which stays open after this process. */

@@ -30,8 +30,8 @@ typedef enum yk_guard_state {
   YK_GUARD_BODY,       /* length given in the head */
   YK_GUARD_CHUNK_SIZE, /* the line before a chunk */
   YK_GUARD_CHUNK,
-  YK_GUARD_CHUNK_END, /* the line end behind it */
-  YK_GUARD_TRAILER,   /* lines behind the last chunk */
+  YK_GUARD_CHUNK_END, /* the line end after it */
+  YK_GUARD_TRAILER,   /* lines after the last chunk */
   YK_GUARD_DONE,      /* the request has passed as a whole */
   YK_GUARD_REFUSED    /* no more bytes are accepted */
 } yk_guard_state;

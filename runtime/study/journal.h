@@ -16,7 +16,7 @@ typedef struct yk_study_journal {
 
 /* yk_study_journal_open - open or create dir/journal.jsonl, and dir if missing, and lock the file.
  *   identity: an object of the study's settings, under names that the user knows. *records: an array of the records
- *   behind the first line, empty for a new study; belongs to the caller. Close with yk_study_journal_close, even after
+ *   after the first line, empty for a new study; belongs to the caller. Close with yk_study_journal_close, even after
  *   an error.
  *   Errors: YK_E_IO, YK_E_NOMEM; YK_E_INVAL if another process has locked the study, or if a setting differs, with both
  *   values; YK_E_FORMAT with the line that is not a record: the file is unchanged. */

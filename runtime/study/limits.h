@@ -2,7 +2,7 @@
  *
  * An operation takes at least max(bytes / memory bandwidth, flops / GEMM rate) (the roofline of S. Williams et al.,
  * CACM 52, 2009), with both rates measured on the machine itself; on N ranks an N-th of that. All-reduces are added
- * with their separately measured times, since each waits for the operation before it and delays the operation behind
+ * with their separately measured times, since each waits for the operation before it and delays the operation after
  * it. Operations of a layer: the products qkv, o, gate and up, down, and attention over the KV of all sequences; of a
  * step: lm_head. In a mixture of experts each chosen expert is read once, E (1 - (1 - k / E)^n) different experts for n
  * random choices of k of E on average; each row is multiplied with its k experts; router and shared expert are

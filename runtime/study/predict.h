@@ -5,9 +5,9 @@
  *                             the part (split.h; 1 / N if the study lacks the model's heads and FFN): b is the
  *                             divisible time, a the cost of a shard's kernels however small the shard is; one measured
  *                             count gives b only
- *   transfer of all-reduces   in proportion to the machine's times of all-reduces of these sizes over so many ranks,
- *                             if measured, else to (N - 1) / N, the bytes that a rank receives; if only one rank was
- *                             measured, the machine's own time
+ *   transfer of all-reduces   in proportion to the machine's times of all-reduces of these sizes over this number of
+ *                             ranks, if measured, else to (N - 1) / N, the bytes that a rank receives; if only one rank
+ *                             was measured, the machine's own time
  *   waiting                   the excess of the slowest rank's share over the mean by these b: with 8 KV heads on 3
  *                             ranks one rank reads 4 of them, with 8 whole experts one rank has 3; plus the mean over
  *                             N > 1 of the measured remainder, which includes uneven choices of experts

@@ -22,7 +22,7 @@ typedef struct yk_model_shapes {
   int64_t max_model_tokens;               /* 0: not in the configuration */
   int64_t n_single_mixers, n_single_ffns; /* layers without an FFN; without attention or what replaces it */
   bool has_plain_ffns;                    /* FFNs of two matrices, without a gate */
-  /* Attention with a window, in n_local_layers of the layers, with KV heads of its own. 0: none. */
+  /* Attention with a window, in n_local_layers of the layers, with separate KV heads. 0: none. */
   int64_t n_local_layers, window_tokens, local_kv_heads, local_head_dim;
   bool values_are_keys; /* layers without a window project no values */
   /* A mixture of experts, in n_expert_layers of the layers; the others, and n_branch_layers of these, have

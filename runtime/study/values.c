@@ -26,7 +26,7 @@ static bool take_number(const char **at, double *out)
   return whole;
 }
 
-/* Parses the element at *at, which advances behind it. */
+/* Parses the element at *at, which advances after it. */
 static bool take_range(const char **at, range *out)
 {
   if (!take_number(at, &out->first)) return false;

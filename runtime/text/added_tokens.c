@@ -345,9 +345,9 @@ static int32_t find_outside(const yk_trie *trie, const char *text, size_t n_byte
   }
 }
 
-/* The search continues right behind a match, even if the match was rejected or took white space along. A token in that
- * white space counts again, unless it strips to its left: such a token has nothing left. The public implementation does
- * the same. */
+/* The search continues right after a match, even if the match was rejected or took white space along. A token in that
+ * white space counts again, unless it strips to its left: such a token has no character left. The public implementation
+ * does the same. */
 yk_status yk_added_tokens_cut(const yk_added_tokens *added, const yk_trie *trie, const char *text, size_t n_bytes,
                               const yk_spans *plain, size_t offset, bool at_start, yk_pieces *out, yk_err *err)
 {

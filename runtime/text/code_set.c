@@ -71,7 +71,7 @@ bool yk_code_set_equal(const yk_code_set *a, const yk_code_set *b)
 
 bool yk_code_ranges_hold(const yk_code_range *ranges, size_t n, uint32_t code_point)
 {
-  size_t low = 0, high = n; /* ranges before low begin at or before the code point, ranges from high on behind it */
+  size_t low = 0, high = n; /* ranges before low begin at or before the code point, ranges from high on after it */
   while (low < high) {
     size_t middle = low + (high - low) / 2;
     if (ranges[middle].first <= code_point)

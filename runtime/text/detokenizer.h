@@ -23,7 +23,7 @@ yk_status yk_detokenizer_push(yk_detokenizer *detokenizer, int32_t id, yk_strbuf
  *   for other tokens, and if special tokens are skipped. */
 size_t yk_detokenizer_special_bytes(const yk_detokenizer *detokenizer, int32_t id);
 
-/* yk_detokenizer_continue - before the first push: the text continues behind ids, a prompt whose text is not returned.
+/* yk_detokenizer_continue - before the first push: the text continues after ids, a prompt whose text is not returned.
  *   Some models spell the first token of a text differently, and a prompt may end inside a character, which push then
  *   returns whole. Only the last ids are read; ids without a token are skipped.
  *   Errors: YK_E_NOMEM, YK_E_FORMAT for a tokenizer that makes texts grow without end; after an error only free may be

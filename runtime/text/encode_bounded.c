@@ -74,7 +74,7 @@ yk_status yk_tokenizer_encode_bounded(const yk_tokenizer *tokenizer, const char 
   return yk_tokenizer_encode_partly_plain(tokenizer, text, n_bytes, plain, add_special_tokens, ids, n_ids, err);
 }
 
-/* The spans behind the first n_bytes, with offsets from there. The caller frees items. */
+/* The spans after the first n_bytes, with offsets from there. The caller frees items. */
 static yk_status spans_behind(const yk_spans *plain, size_t n_bytes, yk_spans *out, yk_err *err)
 {
   *out = (yk_spans){0};

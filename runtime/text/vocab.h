@@ -28,7 +28,8 @@ typedef struct yk_vocab {
   int32_t id_limit, id_capacity; /* largest id + 1; capacity of entry_of_id */
 } yk_vocab;
 
-/* yk_vocab_init - an empty vocabulary with capacity for n_expected tokens. YK_E_NOMEM leaves nothing to free. */
+/* yk_vocab_init - an empty vocabulary with capacity for n_expected tokens. After YK_E_NOMEM the caller frees
+ * nothing. */
 yk_status yk_vocab_init(yk_vocab *vocab, size_t n_expected, yk_err *err);
 void yk_vocab_free(yk_vocab *vocab);
 

@@ -8,7 +8,7 @@
 #include "yoke/machine.h"
 
 /* yk_gpu_times_connect_nccl - a communicator that uses NCCL only, warmed up, to compare with that of yk_gpus_connect.
- *   Needs devices of its own, since a device belongs to one communicator. Errors: as yk_gpus_connect. */
+ *   Needs separate devices, since a device belongs to one communicator. Errors: as yk_gpus_connect. */
 yk_status yk_gpu_times_connect_nccl(const yk_settings *settings, yk_device *const *devs, yk_comm **comms, yk_err *err);
 
 /* yk_gpu_times_memory - microseconds of a read or copy of n_bytes in the GPU's own memory: see yk_cuda_bandwidth_time.

@@ -22,8 +22,8 @@ typedef struct yk_machine_run {
 void yk_machine_add(yk_machine_run *run, const yk_machine_row *row, yk_status status, const yk_spread *us,
                     const yk_err *err);
 
-/* yk_machine_check_free - check that so many bytes are free on a GPU, or with device -1 in the host's memory.
- *   Errors: YK_E_CAPACITY with both numbers, YK_E_DEVICE. */
+/* yk_machine_check_free - checks that n_bytes are free on a GPU, or with device -1 in the host's memory. Errors:
+ *   YK_E_CAPACITY with both numbers, YK_E_DEVICE. */
 yk_status yk_machine_check_free(int device, int64_t n_bytes, yk_err *err);
 
 /* The measurements. A failure is reported in its row. */

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Runs public clients, unmodified, against one `yoke serve` of the demo model. Each folder beside this file is a family
-of clients: requirements.txt is its virtual environment, which is made in build/clients, and every other NAME.py is a
-program that uses them and ends with 0 if it finds no fault. An environment that PyPI does not provide skips the family.
+"""Runs public clients, unmodified, against one `yoke serve` of the demo model. Each folder next to this file is a
+family of clients: requirements.txt is its virtual environment, which is made in build/clients, and every other NAME.py
+is a program that uses them and ends with 0 if it finds no fault. An environment that PyPI does not provide skips the
+family.
 
-The programs have YOKE as their argument, the modules of tests/e2e in their path, and in their environment what a user
-would set: OPENAI_BASE_URL, OPENAI_API_KEY, ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY. The model is named demo.
+The programs have YOKE as their argument, the modules of tests/e2e in their path, and in their environment the variables
+that a user would set: OPENAI_BASE_URL, OPENAI_API_KEY, ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY. The model is named
+demo.
 """
 
 import argparse

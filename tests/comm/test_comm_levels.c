@@ -170,7 +170,7 @@ static const yk_comm_ops end_ops = {.name = "two levels",
                                     .barrier = end_barrier,
                                     .abort = end_abort};
 
-/* Hosts of 2 ranks, or of 4 if there are 8; an odd number of ranks is on as many hosts. */
+/* Hosts of 2 ranks, or of 4 if there are 8; with an odd number of ranks, each rank has its own host. */
 static int ranks_of_host(int n_ranks)
 {
   return n_ranks % 2 ? 1 : n_ranks == 8 ? 4 : 2;

@@ -23,7 +23,7 @@
 
 enum { MAX_PROCESSES = 3 };
 
-/* The processes behind the open ends: the fixture's functions have no context. */
+/* The processes after the open ends: the fixture's functions have no context. */
 static cluster_party parties[MAX_PROCESSES];
 static int n_parties;
 

@@ -312,7 +312,7 @@ class Route(Case):
         self.assertEqual(self.models()[2:], [("x", "m")])
 
     def test_numbers_that_are_not_finite(self):
-        """The request fails by its adapter; others go on."""
+        """The request fails by its adapter; other requests continue."""
         folder = scaled_copy("all_linear", os.path.join(self.below, "nan"))
         path = os.path.join(folder, "adapter_model.safetensors")
         with open(path, "r+b") as file:

@@ -464,7 +464,7 @@ class Edited(Base):
         self.assertEqual([line.split("-")[0] for line in kept], [str(i) for i in range(5000, 6000)])
 
     def test_pasting(self):
-        """Pasted lines are one message, whatever the line ends."""
+        """Pasted lines are one message, with any line ends."""
         terminal = self.start("--max-tokens", 1)
         terminal.type("\x1b[200~a\r\n\tb\rc\nd\n\x1b[201~e\r")
         terminal.expect("\n> ")

@@ -68,7 +68,7 @@ class Quantize(QuantizeCase):
         self.assertEqual(said[0]["text"], "623")
 
     def test_gemma_4(self):
-        """Experts beside a dense FFN become a layer each; routers and the layers' embeddings stay."""
+        """Experts in parallel with a dense FFN become a layer each; routers and the layers' embeddings stay."""
         for family, expected in (("gemma4_moe", "86 layers at 4 bits in groups of -1, 4 kept;"),
                                  ("gemma4_e2b", "31 layers at 4 bits in groups of -1, 10 kept;")):
             model, out = os.path.join(harness.FAMILIES, family), self.place(family)

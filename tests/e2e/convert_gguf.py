@@ -147,7 +147,8 @@ class Convert(harness.Case):
         self.assertEqual(result[0]["usage"]["prompt_tokens"], 3)
 
     def test_quantised_types(self):
-        """Rows are permuted as quantised blocks: bit for bit what the package's own dequantiser makes of the tensor."""
+        """Rows are permuted as quantised blocks: bit for bit equal to the result of the package's dequantiser for the
+        tensor."""
         config, tensors = tiny_model()
         tensors.update((f"model.layers.{i}.self_attn.{part}_proj.bias", np.arange(n, dtype=np.float32))
                        for i in range(2) for part, n in (("q", 64), ("k", 32), ("v", 32), ("o", 64)))

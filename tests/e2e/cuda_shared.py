@@ -2,8 +2,8 @@
 
 Stages, in one process and in two, give the log-probabilities of one stage but for rounding: which rows share a step of
 stages depends on timing, and rounding on GPUs depends on a step's rows.
-Ranks of one group in two processes open each other's memory. With NCCL_HOSTID each process counts as a host of its
-own, so that NCCL connects them, or two processes each as a host of two ranks, whose all-reduces take two levels.
+Ranks of one group in two processes open each other's memory. With NCCL_HOSTID each process counts as a separate host,
+so that NCCL connects them, or two processes each as a host of two ranks, whose all-reduces take two levels.
 """
 
 import json

@@ -40,7 +40,7 @@ def load_config(folder):
 
 
 def write_rounded(source, folder):
-    """The checkpoint with an lm_head of its own, in float32, that has been rounded."""
+    """The checkpoint with a separate lm_head, in float32, that has been rounded."""
     os.mkdir(folder)
     tensors, config = read_tensors(source), load_config(source)
     rows = [rounded(row) for row in floats_of(tensors.get(HEAD, tensors[EMBEDDING]))]

@@ -90,7 +90,7 @@ class PageServed(page_case.Case, server_case.Case):
         self.ask_for("the", 24)
 
     def test_no_template(self):
-        """The demo model has no chat template, and the page offers only what it supports."""
+        """The demo model has no chat template, and the page offers only supported functions."""
         self.expected_errors = ("400",)
         self.serve_page()
         self.open()

@@ -62,7 +62,7 @@ class PrefixStates(Case):
                 self.assertAlmostEqual(logprobs[i], other_logprobs[i], delta=TOLERANCE, msg=f"{what}, token {i}")
 
     def check(self, preset, *options, n_shared=SHARED):
-        """Prompts that part behind a common beginning, then the same ones again, and several samples of one."""
+        """Prompts that part after a common beginning, then the same ones again, and several samples of one."""
         draw = random.Random(5)
 
         def tokens(n):

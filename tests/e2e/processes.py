@@ -72,7 +72,7 @@ class Bits(ProcessesCase):
                        ("--pipeline-parallel-size", n_stages))
 
     def test_snapshots(self):
-        """Prompts that part behind 64 or more tokens begin at snapshots: each process has those of its heads and
+        """Prompts that part after 64 or more tokens begin at snapshots: each process has those of its heads and
         layers."""
         with open(os.path.join(model("hybrid_qwen3_5"), "golden.json"), encoding="utf-8") as file:
             longest = max((prompt["prompt_ids"] for prompt in json.load(file)["prompts"]), key=len)

@@ -1,7 +1,7 @@
 """Processes of a run over networks that are slow, stall, or are cut: a slow network changes no token; the process that
 is lost is named by every other one, within the time limit of a step plus 5 s.
 
-A relay stands between process 0 and process 2, or each process has a network namespace of its own.
+A relay stands between process 0 and process 2, or each process has a separate network namespace.
 """
 
 import json

@@ -16,7 +16,7 @@ HAS_GRAMMAR = harness.has_grammar_library() and not harness.is_sanitized(sys.arg
 RESPONSES, MESSAGES, COUNT = "/v1/responses", "/v1/messages?beta=true", "/v1/messages/count_tokens?beta=true"
 STEPS = ("<think>", "so", " far", "</think>", "Well.", "<tool_call>", '{"name": "Bash", ',
          '"arguments": {"command": "ls"}}', "</tool_call>")
-# Names of tools are in the prompt, whose length shows what a request became.
+# Names of tools are in the prompt, whose length shows the translated request.
 TEMPLATE = ("{% for message in messages %}[{{ message.role }}|{{ message.content or '' }}"
             "{% for call in message.tool_calls or [] %}({{ call.function.name }}){% endfor %}]{% endfor %}"
             "{% for tool in tools or [] %}<{{ tool.function.name }}>{% endfor %}<think>")

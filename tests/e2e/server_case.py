@@ -155,7 +155,7 @@ class Case(harness.Case):
         return server
 
     def start_stalled(self, place, *options, rank=0):
-        """A server with a rank that stays in an operation, at a call, and the function that lets the rank go on."""
+        """A server with a rank that stays in an operation, at a call, and the function that lets the rank continue."""
         until = os.path.join(harness.scratch_folder(self.addCleanup), "go_on")
         fault = f"rank={rank} {place} fault=stall-host until={until}"
         server = self.start(*options, program=self.faulty, env={"YOKE_FAULT": fault})

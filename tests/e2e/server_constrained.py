@@ -158,7 +158,7 @@ class ConstrainedTest(Case):
         self.assertEqual(choice["token_ids"], ids[:1] * 3)
 
     def test_the_end_is_the_constraints(self):
-        """ignore_eos and min_tokens prefer to go on, and never exceed the constraint."""
+        """ignore_eos and min_tokens prefer to continue, and never exceed the constraint."""
         for fields in ({"ignore_eos": True}, {"min_tokens": 50}, {"ignore_eos": True, "min_tokens": 50}):
             self.assertEqual(self.text(guided_choice=["ok"], **fields), "ok")
             choice, = self.complete(guided_regex="a*", max_tokens=60, **fields)
@@ -278,7 +278,7 @@ class LimitsTest(Case):
 
 @harness.of_the_program
 class StrictCallsTest(ChainCase):
-    """Calls in the form of Qwen3-Coder behind reasoning, by a model that would end its answer there: whole and
+    """Calls in the form of Qwen3-Coder after reasoning, by a model that would end its answer there: whole and
     streamed, through each protocol."""
 
     SCHEMA = {"type": "object", "properties": {"x": {"enum": [21, 22]}, "s": {"enum": ["p q"]},

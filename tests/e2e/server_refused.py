@@ -228,7 +228,7 @@ class Refused(Case):
             self.assertEqual(server.post(COMPLETIONS, large).status, 200)
 
     def test_memory_of_bodies(self):
-        """8 MiB of JSON take at most eight times as much memory, whatever they hold, and the memory is returned to the
+        """8 MiB of JSON take at most eight times as much memory, for any content, and the memory is returned to the
         system."""
         if harness.is_sanitized(self.yoke):
             self.skipTest("a sanitizer keeps what is freed")
@@ -490,7 +490,7 @@ class Refused(Case):
     # ---- Slow preparation ------------------------------------------------------------------------------------------
 
     def test_large_prompts_stop_nobody(self):
-        """Small requests that arrive behind large ones are answered before most of the large ones."""
+        """Small requests that arrive after large ones are answered before most of the large ones."""
         server = self.serve()
         large = request_bytes(COMPLETIONS, {"prompt": "x " * (4095 << 10)}, "Connection: close\r\n")
         with contextlib.ExitStack() as stack:

@@ -141,7 +141,7 @@ class Routes(Case):
         self.assertEqual(server.post(COMPLETIONS, {"prompt": ids, **fields}).value["choices"][0]["text"], one)
 
     def test_ends(self):
-        """The answer names the end of an output, and has its text only if the request asks for it, as in vLLM."""
+        """The answer names the end of an output, and has its text only if requested, as in vLLM."""
         server = self.serve()
         body = {"prompt": "The capital of Norway is", "temperature": 0}
         full_stop = server.post("/tokenize", {"prompt": "."}).value["tokens"][0]
@@ -272,7 +272,7 @@ class Routes(Case):
             self.assertEqual(len(ends) == 1, bool(stop))
 
     def test_special_tokens_of_chats(self):
-        """The tokenizer's initial tokens precede a chat only if the request asks for them."""
+        """The tokenizer's initial tokens precede a chat only if requested."""
         model = self.copy_of_demo()
         path = os.path.join(model, "tokenizer.json")
         with open(path, encoding="utf-8") as file:

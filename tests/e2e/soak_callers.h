@@ -24,7 +24,7 @@ typedef struct soak_run {
 } soak_run;
 
 /* Submit requests first .. end - 1 from n_threads threads, and wait for all threads. Returns false if they are not done
- * within the time limit; then they still run, and the objects behind run must stay valid. Counts and examples are added
+ * within the time limit; then they still run, and the objects after run must stay valid. Counts and examples are added
  * to. */
 bool soak_callers_run(const soak_run *run, int first, int end, soak_counts *counts, soak_examples *examples);
 

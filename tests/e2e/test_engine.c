@@ -16,7 +16,8 @@
 /* All threads synchronise in every step: few steps suffice for the thread sanitizer. */
 enum { VOCAB = 128, N_PROMPTS = 8, OUTPUT = TEST_WATCHES_THREADS ? 8 : 20, LONG_OUTPUT = 5 * OUTPUT };
 
-/* Every layer of mistral has a sliding window. 5 experts dealt whole are uneven, and so are deepseek_v2's 5 heads. */
+/* Every layer of mistral has a sliding window. 5 experts distributed whole are uneven, and so are deepseek_v2's 5
+ * heads. */
 static const struct {
   const char *name;
   int n_ranks; /* for tests that try one count */

@@ -35,7 +35,7 @@ static void append(yk_held_sequence *sequence, const int32_t *ids, size_t n, yk_
   if (yk_held_sequence_append(sequence, ids, n, which, logits, &err) != YK_OK) fail_msg("%s", err.message);
 }
 
-/* On two ranks experts are dealt whole, 3 each. */
+/* On two ranks experts are distributed whole, 3 each. */
 static const struct {
   const char *name;
   int n_ranks;
@@ -276,7 +276,7 @@ static uint32_t draw(uint32_t *seed, uint32_t below)
   return (*seed >> 8) % below;
 }
 
-/* The logits behind the ids, computed from their start alone. */
+/* The logits after the ids, computed from their start alone. */
 static void compute_fresh(yk_engine *plain, const int32_t *ids, int n, float *logits)
 {
   yk_held_sequence *sequence = create(plain);

@@ -150,9 +150,9 @@ static void answer_alone(const soak_options *o, soak_cases *cases)
   fixture_close(engine);
 }
 
-/* Among so many log-probabilities and choices, some are further off than in any smaller test: in float16 the difference
- * of the demo model's two best is 0.005 off on average, and 0.06 and more in one of 1,000 positions, for any order of
- * summation. */
+/* Among this number of log-probabilities and choices, some are further off than in any smaller test: in float16 the
+ * difference of the demo model's two best is 0.005 off on average, and 0.06 and more in one of 1,000 positions, for any
+ * order of summation. */
 static soak_limits limits_of(const soak_options *o)
 {
   const float worst_of_many = 3;

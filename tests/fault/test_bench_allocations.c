@@ -1,4 +1,4 @@
-/* Memory that runs out in a benchmark's run or report: an error, and nothing left behind. */
+/* Memory that runs out in a benchmark's run or report: an error, and no memory or file left. */
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>

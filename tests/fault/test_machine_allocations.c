@@ -1,4 +1,5 @@
-/* Memory that runs out while a machine is measured: an error in a row or of the whole call, and nothing left behind. */
+/* Memory that runs out while a machine is measured: an error in a row or of the whole call, and no memory or file
+ * left. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

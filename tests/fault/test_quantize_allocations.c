@@ -1,4 +1,4 @@
-/* Memory that runs out while a checkpoint is quantised: an error, nothing left behind, and the next call continues. */
+/* Memory that runs out while a checkpoint is quantised: an error, no memory left, and the next call continues. */
 #include "unit/quantize_fixture.h"
 
 #include "fault/counted_alloc.h"

@@ -1,4 +1,4 @@
-/* Memory that runs out in a study: an error, nothing left behind, and no partly written file. */
+/* Memory that runs out in a study: an error, no memory left, and no partly written file. */
 #include <dirent.h>
 #include <jansson.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@
 #include "study/summary.h"
 #include "yoke/process.h"
 
-/* Allocations of JSON: jansson reports a text as malformed if memory fails, or drops some of what it reads; the result
+/* Allocations of JSON: jansson reports a text as malformed if memory fails, or drops parts of its input; the result
  * must then be complete. */
 static void expect_error_or_whole(yk_status status, const yk_err *err, bool is_whole)
 {

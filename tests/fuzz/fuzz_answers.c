@@ -1,7 +1,7 @@
 /* Any text of an answer has the same events however it is cut, in every form of tool calls and of reasoning.
  *
  * The first byte chooses the form, the second the reasoning and the end, the third seeds the cuts; the rest is the
- * text. Calls begin and end in turn, and the arguments of a whole call are JSON. Without tools and reasoning the
+ * text. Calls begin and end alternately, and the arguments of a whole call are JSON. Without tools and reasoning the
  * content is the text. */
 #include <stdbool.h>
 #include <stdint.h>

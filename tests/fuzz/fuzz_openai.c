@@ -22,7 +22,7 @@ static void require(bool condition)
   if (!condition) abort();
 }
 
-/* The error object is JSON, whatever input the message quotes. */
+/* The error object is JSON for any quoted input. */
 static void check_error(const yk_err *err, yk_status status, const char *param)
 {
   yk_openai_error error;

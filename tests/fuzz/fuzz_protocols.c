@@ -82,7 +82,7 @@ static void push_all(yk_openai_answer *answer, size_t choice, const char *text, 
   require(yk_openai_answer_push(answer, choice, &output, &usage, false, out, NULL) == YK_OK);
 }
 
-/* fails: the engine fails behind the first choice of a stream. */
+/* fails: the engine fails after the first choice of a stream. */
 static void answer_request(yk_openai_request *request, const char *text, size_t n_bytes, bool fails)
 {
   yk_strbuf out = YK_STRBUF_INIT;

@@ -9,7 +9,7 @@
 
 typedef struct class_defaults {
   const char *name;
-  double rms_norm_eps, rope_theta, local_theta; /* local_theta 0: no layer type has a base of its own */
+  double rms_norm_eps, rope_theta, local_theta; /* local_theta 0: no layer type has a separate base */
   yk_rope_type rope_type;
   double rope_factor, rope_original; /* original 0: not used */
   bool rope_truncate;

@@ -8,7 +8,7 @@ Each case becomes embeddings/NAME/: a directory as its authors publish it, and g
   texts[].embedding    the embedding
   texts[].shortened    its first N_SHORTENED numbers, of length 1 if the model normalises
 
-The tokenizer is that of tests/models/demo with the end token behind every text.  The script checks that the results
+The tokenizer is that of tests/models/demo with the end token after every text.  The script checks that the results
 depend on the tested feature: a different token, or no normalisation, changes the numbers.
 """
 

@@ -10,7 +10,7 @@ tools:
   modelopt*            NVFP4QTensor, FP8QTensor and MXFP8QTensor of nvidia-modelopt 0.47.0, as its export stores them
 
 The reference is float32 with code * scale, where the scale is that of the block times or over that of the tensor. The
-product is written out here from the definition of the codes and compared with what the tool decompresses. Run with
+product is written out here from the definition of the codes and compared with the tool's decompressed weights. Run with
 transformers 5 (tried: 5.24.0), compressed_tensors and nvidia-modelopt installed.
 """
 

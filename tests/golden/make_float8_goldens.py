@@ -3,9 +3,9 @@
 
 Each case becomes families/format_NAME/, as make_family_goldens.py describes it. Codes are written by the tools:
 
-  fp8*               FineGrainedFP8HfQuantizer.create_quantized_param of transformers 4.57 (blocks; what is not
-                     whole ones is padded with zeros before and cut after); with one scale for a tensor, as vLLM reads
-                     it (model_executor/layers/quantization/fp8.py): weight_scale and input_scale without dimensions
+  fp8*               FineGrainedFP8HfQuantizer.create_quantized_param of transformers 4.57 (blocks; partial blocks are
+                     padded with zeros before and cut after); with one scale for a tensor, as vLLM reads it
+                     (model_executor/layers/quantization/fp8.py): weight_scale and input_scale without dimensions
   compressed_fp8*    compressed_tensors/compressors/naive_quantized/base.py of compressed_tensors 0.20.0, scales by its
                      calculate_qparams
 

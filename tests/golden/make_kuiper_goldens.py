@@ -3,7 +3,7 @@
 
 The bytes equal those that tools/export_qwen3-8B-awq.py of KuiperLLama writes for these tensors: a header of 256 bytes,
 then norms, embedding, the quantised matrices kind by kind (down before up), lm_head unless it is the embedding, norms
-of q and k. A rotary base is not stored: readers of the file assume Qwen3's 1e6, whatever families/ have.
+of q and k. A rotary base is not stored: readers of the file assume Qwen3's 1e6, unlike families/.
 
   tied.bin     families/qwen3: group 32, lm_head is the embedding
   untied.bin   families/qwen3_group_all: one group for all inputs, as lm_head the rows of the embedding backwards

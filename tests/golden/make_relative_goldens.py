@@ -321,7 +321,7 @@ def in_groups(spec, name, weight):
 
 
 def pack_groups(spec, name, weight):
-    """The tensors of a module in the words of compressed-tensors."""
+    """The tensors of a module in the packing of compressed-tensors."""
     codes, scales, product = as_groups(spec, weight)
     if not torch.equal(product, weight):
         raise AssertionError(f"{name} is not the same in groups")

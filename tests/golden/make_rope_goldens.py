@@ -95,7 +95,7 @@ def c_config(p, max_positions):
 
 
 def fold(text):
-    """Breaks each line that is wider than 120 columns behind commas."""
+    """Breaks each line that is wider than 120 columns after commas."""
     lines = []
     for line in text.splitlines():
         while len(line) > 120:

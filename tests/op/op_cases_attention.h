@@ -325,8 +325,8 @@ static inline double scale_of(const scene *s, int32_t row)
   return (double)s->scale * (double)yk_score_growth_at(&s->shape->growth, s->positions[row]);
 }
 
-/* The share of a row's softmax that tokens have beside the sink of head h. keys: [tokens, head_dim] of the row's
- * sequence. */
+/* The share of a row's softmax that tokens have, with the sink of head h in the softmax. keys: [tokens, head_dim] of
+ * the row's sequence. */
 static inline double share_of_tokens(const scene *s, int32_t row, int32_t h, const double *keys)
 {
   const yk_head_layout *heads = &s->shape->heads;

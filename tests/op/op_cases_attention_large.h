@@ -58,7 +58,7 @@ static inline yk_head_layout heads_of_parts(int32_t head_dim)
     }                                                                                                                  \
   }
 
-/* A few query heads for a KV head, and more than a tile has; both types in turn. */
+/* A few query heads for a KV head, and more than a tile has; both types alternately. */
 static inline void check_decode_heads(const op_target *target, int32_t head_dim, int turn)
 {
   const scene_shape shapes[] = {
@@ -100,7 +100,7 @@ static inline void check_decode_sizes(const op_target *target)
   }
 }
 
-/* Prompts, chunks behind cached tokens, and decodes beside them. */
+/* Prompts, chunks after cached tokens, and decodes in the same step. */
 static inline void check_prefill_heads(const op_target *target, int32_t head_dim, int turn)
 {
   const scene_shape shapes[] = {

@@ -1,4 +1,4 @@
-/* op_cases_combine.h - the combination of experts, by itself and within add_norm, against its definition in
+/* op_cases_combine.h - the combination of experts, alone and within add_norm, against its definition in
  * kernels/experts.h. */
 #ifndef YK_TESTS_OP_CASES_COMBINE_H
 #define YK_TESTS_OP_CASES_COMBINE_H

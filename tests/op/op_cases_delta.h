@@ -217,7 +217,7 @@ static inline void delta_window(const delta_scene *s, const double *before, int3
   }
 }
 
-/* Replaces states.values, kept and y by what the operation computes. */
+/* Replaces states.values, kept and y by the results of the operation. */
 static inline void delta_reference(delta_scene *s, delta_fault fault)
 {
   const yk_delta_layout *l = &s->layout;

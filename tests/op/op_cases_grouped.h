@@ -103,7 +103,7 @@ static inline void check_slot(const op_target *target, yk_device *dev, const gro
   check_slot_of(target, dev, layer, &layer->runs[0].x, y, slot, matrix, row, tolerance);
 }
 
-/* Columns of x in an order for each matrix: all of them once, as far as there are inputs; then -1. */
+/* Columns of x in an order for each matrix: all of them once, up to the number of inputs; then -1. */
 static inline grouped_orders grouped_orders_draw(int64_t k, int64_t x_size)
 {
   op_random random = {.seed = (uint32_t)(k + x_size)};

@@ -123,7 +123,7 @@ static inline double slot_sample_error(const slot_sample *sample, yk_dtype dtype
   return error;
 }
 
-/* y after a forward into NaNs, as stored: finite in slots, unchanged behind them. */
+/* y after a forward into NaNs, as stored: finite in slots, unchanged after them. */
 static inline uint16_t *large_grouped_forward(yk_device *dev, const grouped_layer *layer, const yk_grouped_args *args,
                                               int32_t n_slots)
 {

@@ -144,7 +144,7 @@ static inline void check_large_linear(const op_target *target, yk_dtype dtype, c
   dev->ops->destroy(dev);
 }
 
-/* All shapes, both types of activations in turn. Devices keep weights of 8 bits in groups of 32 inputs and more. */
+/* All shapes, both types of activations alternately. Devices keep weights of 8 bits in groups of 32 inputs and more. */
 static inline void check_large_linears(const op_target *target, large_format format)
 {
   const bool is_8_bits = format == LARGE_INT8 || format == LARGE_FP8;

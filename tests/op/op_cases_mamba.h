@@ -215,7 +215,7 @@ static inline void mamba_reference_seq(mamba_scene *s, int32_t seq, mamba_fault 
   free(xbc);
 }
 
-/* Replaces states.values, kept and y by what the operation computes. */
+/* Replaces states.values, kept and y by the results of the operation. */
 static inline void mamba_reference(mamba_scene *s, mamba_fault fault)
 {
   for (int32_t seq = 0; seq < s->shape->n_seqs; seq++) mamba_reference_seq(s, seq, fault);

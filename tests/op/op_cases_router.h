@@ -199,7 +199,8 @@ static inline void check_router_company(yk_device *dev, const yk_route_spec *spe
   op_array_free(dev, &logits);
 }
 
-/* Other rows and numbers of rows in turn, on one device: no result depends on leftovers of an earlier run. */
+/* Different rows and numbers of rows, one after the other, on one device: no result depends on leftovers of an earlier
+ * run. */
 static inline void check_router_companies(const op_target *target, yk_dtype dtype)
 {
   static const int32_t firsts[] = {0, 100, 3, 31, 77, 1, 1, 60, 128, 0, 240};

@@ -150,7 +150,8 @@ static void sample_free(sample *s)
 
 enum { N_ROWS = 9, N_KEYS = 3, PER_KEY = 2 };
 
-/* Rows in steps of any size, through slots and snapshots, on any number of threads, beside other sequences. */
+/* Rows in steps of any size, through slots and snapshots, on any number of threads, with other sequences in the
+ * step. */
 static void check_divisions(const op_target *target)
 {
   sample s = sample_new(N_KEYS, PER_KEY, N_ROWS);
@@ -168,7 +169,8 @@ static void check_divisions(const op_target *target)
     memset(states, 0x7f, MAX_SEQS * n_floats * sizeof *states); /* NaNs of an earlier owner */
     for (int i = 0; i < 3; i++) {
       int32_t first = cuts[c][i], rows = cuts[c][i + 1] - first;
-      /* The second step begins with the snapshot that the first one saved, in another slot, beside a new sequence. */
+      /* The second step begins with the snapshot that the first one saved, in another slot, with a new sequence in the
+       * step. */
       step part = step_of(i ? 2 : 1, rows, i == 0 ? YK_STATE_ZERO : i == 1 ? 1 : YK_STATE_KEEP, i == 0 ? 1 : -1);
       part.n_seqs = 3;
       part.row_starts[2] = part.row_starts[3] = rows + 2;

@@ -205,7 +205,8 @@ enum { N_ROWS = 9, N_GROUPS = 3, PER_GROUP = 2, HEAD_DIM = 64, STATE = 128 };
 
 static const yk_mamba_layout three_groups = {N_GROUPS, PER_GROUP, HEAD_DIM, STATE};
 
-/* Rows in steps of any size, through slots and snapshots, on any number of threads, beside other sequences. */
+/* Rows in steps of any size, through slots and snapshots, on any number of threads, with other sequences in the
+ * step. */
 static void check_divisions(const op_target *target)
 {
   sample s = sample_new(three_groups, N_ROWS);
@@ -223,7 +224,8 @@ static void check_divisions(const op_target *target)
     memset(states, 0x7f, MAX_SEQS * n_floats * sizeof *states); /* NaNs of an earlier owner */
     for (int i = 0; i < 3; i++) {
       int32_t first = cuts[c][i], rows = cuts[c][i + 1] - first;
-      /* The second step begins with the snapshot that the first one saved, in another slot, beside a new sequence. */
+      /* The second step begins with the snapshot that the first one saved, in another slot, with a new sequence in the
+       * step. */
       step part = step_of(i ? 2 : 1, rows, i == 0 ? YK_STATE_ZERO : i == 1 ? 1 : YK_STATE_KEEP, i == 0 ? 1 : -1);
       part.n_seqs = 3;
       part.row_starts[2] = part.row_starts[3] = rows + 2;

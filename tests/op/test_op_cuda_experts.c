@@ -327,7 +327,7 @@ static void test_plans(void **state)
   assert_false(cut.is_single_token); /* ranks exchange values between its GEMMs */
 }
 
-/* Mixtures that some kernels do not take, behind a norm. */
+/* Mixtures that some kernels do not take, after a norm. */
 static void test_plans_of_other_mixtures(void **state)
 {
   (void)state;

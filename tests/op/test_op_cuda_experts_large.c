@@ -4,7 +4,7 @@
 #include "op/op_cuda_mixture.h"
 #include "op/op_cuda_paths.h"
 
-/* Both types in turn. */
+/* Both types alternately. */
 static void test_grouped(void **state)
 {
   for (int c = 0; each_case(c, c < N_LARGE_GROUPEDS); c++)
@@ -28,7 +28,7 @@ static void test_grouped_16_bits(void **state)
     64, 6, YK_SCORE_SOFTMAX, 1, 1, LARGEST, false, 1.0f, 0, 64                                                         \
   }
 
-/* The routings of models, on one rank and on one of several; a shared expert beside few and many rows. */
+/* The routings of models, on one rank and on one of several; a shared expert with few and many rows. */
 static const mixture_case large_mixtures[] = {
     {1, 2048, 768, 0, 128, 0, .is_in_one = true, .route = QWEN3_30B},
     {1, 2048, 768, 0, 32, 0, .is_in_one = true, .route = QWEN3_30B},

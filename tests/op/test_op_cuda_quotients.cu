@@ -17,7 +17,8 @@ extern "C" { /* cmocka.h is C alone */
 namespace {
 
 /* Counts the integers that differ from those of exact quotients, for the two 11-bit numbers next to every midpoint
- * between two integers, for all 2^23 scales from 1 to 2. Scales and numbers times powers of two round alike. */
+ * between two integers, for all 2^23 scales from 1 to 2. Scales and numbers times powers of two round in the same
+ * way. */
 __global__ void count_wrong_quotients(unsigned *wrong)
 {
   constexpr int MOST = 256; /* larger values are clamped */

@@ -44,7 +44,7 @@ static void test_few_rows_stay_in_16_bits(void **state)
   dev->ops->destroy(dev);
 }
 
-/* Shapes of served models, odd ones, and several ranges of K, both types in turn. */
+/* Shapes of served models, odd ones, and several ranges of K, both types alternately. */
 static void test_large_shapes(void **state)
 {
   (void)state;

@@ -46,7 +46,7 @@ static void test_cases(void **state)
   }
 }
 
-/* Every tile, and tiles that are partly filled on each side; both types in turn. */
+/* Every tile, and tiles that are partly filled on each side; both types alternately. */
 static void test_large_cases(void **state)
 {
   static const struct {

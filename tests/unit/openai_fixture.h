@@ -4,7 +4,7 @@
 
 #include "unit/openai_defaults.h"
 
-/* body: with ' for ". The request must be freed whatever is returned. */
+/* body: with ' for ". The request must be freed after any result. */
 yk_status openai_parse_with(const yk_openai_defaults *defaults, yk_openai_form form, const char *body,
                             yk_openai_request *out, yk_err *err);
 

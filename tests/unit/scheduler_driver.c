@@ -206,7 +206,7 @@ static device_state advance(device_state state, const yk_sequence *seq, int32_t 
   return state;
 }
 
-/* Prompts have the bits of a fresh run in one step, whatever steps they were divided into, and wherever they began. */
+/* Prompts have the bits of a fresh run in one step, for any division into steps and any first position. */
 static void check_prompt(const driver *d, const yk_sequence *seq, const device_state *state)
 {
   const bool waits = d->limits.step.max_tokens >= d->limits.step.max_seqs - 1 + YK_STATE_STEP_ROWS;

@@ -174,7 +174,7 @@ static int32_t draw_id(walk *w, const int32_t *found, int32_t n)
   return id;
 }
 
-/* Ends where the mask permits an end, unless the draw goes on with further calls. */
+/* Ends where the mask permits an end, unless the draw continues with further calls. */
 static void go(walk *w)
 {
   uint32_t words[(FIRST_TAG + MAX_TAGS) / 32 + 1];

@@ -321,7 +321,7 @@ static void expect_tied(const temp_dir *dir, const char *what, bool tied)
   yk_checkpoint_close(checkpoint);
 }
 
-/* A head in the file counts if it differs from the embedding, whatever the configuration says. */
+/* A head in the file counts if it differs from the embedding, independent of the configuration. */
 static void own_heads_of_tied_models(void **state)
 {
   (void)state;

@@ -32,7 +32,7 @@ static void other_formats_name_the_conversion(void **state)
                read_model("Qwen/Qwen3-8B", NULL, &err), &err);
 }
 
-/* Something unsupported in the configuration is the reported cause, whatever the weights are. */
+/* Something unsupported in the configuration is the reported cause, for any weights. */
 static void the_cause_comes_first(void **state)
 {
   (void)state;

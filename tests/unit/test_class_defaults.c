@@ -76,7 +76,7 @@ static void rotary_settings_of_gpt_oss(void **state)
   assert_true(config.rope.type == YK_ROPE_DEFAULT && config.rope.theta == 5000);
 }
 
-/* Ids beside text_config count, as those inside. */
+/* Ids outside text_config count, like ids inside. */
 static void ids_of_nested_files(void **state)
 {
   (void)state;

@@ -193,7 +193,7 @@ static void every_format_keeps_its_numbers(void **state)
   }
 }
 
-/* A head with the embedding's numbers is shared, and then tied, whatever a configuration in the folder says. */
+/* A head with the embedding's numbers is shared, and then tied, independent of a configuration in the folder. */
 static void a_head_that_is_the_embedding_is_not_stored_twice(void **state)
 {
   (void)state;

@@ -66,7 +66,7 @@ template <yk_dtype DTYPE> uint32_t pair_of_scales(uint32_t byte, bool is_odd, st
   return fp4_scale_pair<DTYPE>(word, is_odd);
 }
 
-/* Every code in every place beside random neighbours, with every scale. */
+/* Every code in every place with random neighbours, with every scale. */
 template <yk_dtype DTYPE> void check_codes(uint32_t byte, std::mt19937 &random)
 {
   for (int place = 0; place < 8; place++)

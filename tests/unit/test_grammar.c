@@ -313,7 +313,7 @@ typedef struct mask_case {
   const char *open, *close, *call;
   int32_t max_tokens, ids[8];
   int32_t n_ids;
-  uint32_t masks[9]; /* behind 0 .. n_ids tokens */
+  uint32_t masks[9]; /* after 0 .. n_ids tokens */
 } mask_case;
 
 #define ANY         UINT32_MAX

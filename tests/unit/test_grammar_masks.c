@@ -96,7 +96,7 @@ static void test_masks_of_parts_of_characters(void **state)
 
 enum { N_ENDS_TOKENS = 512 };
 
-/* Each byte, alone and behind 0x80. */
+/* Each byte, alone and after 0x80. */
 static void make_tokens_of_bytes(char bytes[3 * N_ENDS_TOKENS / 2], size_t ends[N_ENDS_TOKENS])
 {
   size_t n = 0;

@@ -248,7 +248,7 @@ static void a_stream_fails(void **state)
   close_session(s);
 }
 
-/* Every event is one line of JSON and an empty one, whatever the text. */
+/* Every event is one line of JSON and an empty one, for any text. */
 static void events_are_json(void **state)
 {
   (void)state;

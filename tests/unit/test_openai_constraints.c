@@ -1,4 +1,4 @@
-/* Constraints of outputs that requests name: of formats, of calls of tools, behind reasoning. */
+/* Constraints of outputs that requests name: of formats, of calls of tools, after reasoning. */
 #include <string.h>
 
 #include "each_case.h"

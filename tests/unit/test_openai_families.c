@@ -471,7 +471,7 @@ static void reasoning_and_answer(void **state)
   check_way(&way, ernie, N_ROWS(ernie));
 }
 
-/* Calls are found behind reasoning alone, except where a call ends the reasoning. */
+/* Calls are found after reasoning alone, except where a call ends the reasoning. */
 static void reasoning_and_calls(void **state)
 {
   (void)state;

@@ -178,7 +178,7 @@ static void ranks_run_ahead_of_each_other(void **state)
   assert_true(yk_rank_group_destroy(group, 1));
 }
 
-/* The commands behind a failed one are left out, and each wait returns the first failure. */
+/* The commands after a failed one are left out, and each wait returns the first failure. */
 static void commands_behind_a_failure_do_not_run(void **state)
 {
   bench b = {.failing_rank = 1, .stalling_rank = -1};

@@ -78,7 +78,7 @@ static void reported_from_nothing_to_something(void **state)
   yk_request_push_token(request, &token, false);
   assert_true(is_readable());
   assert_int_equal(n_reports(request, &word), 1);
-  for (int i = 0; i < 2; i++) { /* behind something unread */
+  for (int i = 0; i < 2; i++) { /* after something unread */
     yk_request_push_token(request, &token, false);
     assert_int_equal(n_reports(NULL, NULL), 0);
   }

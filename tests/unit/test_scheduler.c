@@ -139,8 +139,8 @@ static void steps_in_flight_share_the_sequences(void **state)
   yk_memory_pool_destroy(pool);
 }
 
-/* Two sequences decode beside a long prompt, which gets the permitted rows, and a short prompt. Without decodes there
- * is no limit, nor with a second long prompt. */
+/* Two sequences decode while a long prompt is computed, which gets the permitted rows, and a short prompt. Without
+ * decodes there is no limit, nor with a second long prompt. */
 static void a_long_prompt_leaves_rows_to_decodes(void **state)
 {
   (void)state;
@@ -239,7 +239,7 @@ static void blocks_of_a_failed_sequence_are_not_reused(void **state)
   yk_memory_pool_destroy(pool);
 }
 
-/* A parked sequence that waits again, behind another, may hold the blocks that the first one needs. */
+/* A parked sequence that waits again, after another, may hold the blocks that the first one needs. */
 static void waiting_sequences_release_their_blocks(void **state)
 {
   (void)state;

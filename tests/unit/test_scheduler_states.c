@@ -18,7 +18,8 @@ static void states_follow_their_sequences(void **state)
     for (size_t i = 0; i < sizeof n_entries / sizeof *n_entries; i++)
       for (int depth = 1; depth <= 3; depth++) {
         scheduler_limits limits = {.step.max_tokens =
-                                       seed % 3 ? 110 : 90, /* 90: too few for whole chunks beside others */
+                                       seed % 3 ? 110 : 90, /* 90: too few for whole chunks in steps with other
+                                                             * sequences */
                                    .step.max_seqs = 12,
                                    .step.max_model_tokens = SCHEDULER_MAX_CONTEXT,
                                    .rules.reuses_prefixes = n_entries[i] > 0,

@@ -1,4 +1,5 @@
-/* Mixtures of experts in studies: their shapes, limits, and predictions, with whole experts dealt to ranks too. */
+/* Mixtures of experts in studies: their shapes, limits, and predictions, also with whole experts distributed over
+ * ranks. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -63,7 +63,8 @@ static void planned_is_allocated(void **state)
     }
 }
 
-/* lm_head in 8 bits beside the embedding, which is also lm_head in the checkpoint: bytes, and a scale a token. */
+/* lm_head in 8 bits separate from the embedding, which is also lm_head in the checkpoint: bytes, and a scale a
+ * token. */
 static void planned_is_allocated_for_lm_head(void **state)
 {
   (void)state;

@@ -54,7 +54,7 @@ void quotients_are_exact(void **)
 
 /* ---- Pages of flash decoding (split-KV) -------------------------------------------------------------------------- */
 
-/* pages: those of every sequence, each with n_head_groups work items of as many pages. */
+/* pages: those of every sequence, each with n_head_groups work items of that number of pages. */
 struct step {
   std::vector<int32_t> first; /* page of every work item, and the end of the page list */
   yk_attn::page_list list;

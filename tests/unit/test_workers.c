@@ -53,7 +53,7 @@ static void owners_take_turns(void **state)
   await(&begun, &own[0]);
   for (uint64_t i = 0; i < N_OTHERS; i++) {
     add(&workers, &others[i], &begun, true, 2 + i);
-    if (i + 2 < YK_WORKERS) await(&begun, &others[i]); /* beside the first owner's job */
+    if (i + 2 < YK_WORKERS) await(&begun, &others[i]); /* while the first owner's job runs */
   }
   add(&workers, &small, &begun, false, 0);
   await(&begun, &small); /* although every large job has begun that may */

@@ -7,8 +7,8 @@
  *
  * x is read before griddepcontrol.wait: the GEMM lets this kernel start when x is complete, so A x, and its product
  * with B for a warp's first outputs, are computed while the GEMM runs. Only the GEMM's result is read after the wait.
- * Therefore a block must fit beside a block of a GEMM that takes half of a multiprocessor (gemm/occupancy.cuh), and the
- * grid has no more clusters than run at once with a multiprocessor for each block. */
+ * Therefore a block must fit on a multiprocessor together with a block of a GEMM that takes half of a multiprocessor
+ * (gemm/occupancy.cuh), and the grid has no more clusters than run at once with a multiprocessor for each block. */
 #include "kernels/cuda/adapters/adapters.h"
 
 #include "kernels/cuda/adapters/outputs.cuh"

@@ -16,7 +16,7 @@ constexpr int RANGE_WARPS = 8;
 /* Rows of a tile for steps of up to FEW_ROWS rows, most of which are decode steps, and for larger ones. */
 constexpr int FEW_ROWS = 512, FEW_TILE_ROWS = 16, MANY_TILE_ROWS = 32;
 
-/* Ranges times chunks of rows, unless there is one range: more chunks of rows fill the GPU by themselves. */
+/* Ranges times chunks of rows, unless there is one range: with more chunks of rows, the chunks fill the GPU. */
 constexpr int64_t MOST_RANGE_CHUNKS = YK_ADAPTER_ROW_RANGES / CHUNK_ROWS;
 
 struct product_ranges {

@@ -1,10 +1,10 @@
 /* cache_elements.cuh - the elements of a KV cache for flash decoding: conversion of a page's words to mma operands, and
  * the scale factors between an operand and the value that it represents.
  *
- * Elements of the activation type are operands as they are. Codes (the elements of an 8-bit cache) become float16,
- * whatever the activation type is. kernels/kv_cache.h derives where their scales are applied: K's static scales to the
- * query, V's to the output (decode_output.cuh), the tokens' to scores and probabilities. float16 has a narrow range, so
- * the other operand of the mma is scaled to near 1, and the float32 result is scaled back:
+ * Elements of the activation type are operands as they are. Codes (the elements of an 8-bit cache) become float16 for
+ * any activation type. kernels/kv_cache.h derives where their scales are applied: K's static scales to the query, V's
+ * to the output (decode_output.cuh), the tokens' to scores and probabilities. float16 has a narrow range, so the other
+ * operand of the mma is scaled to near 1, and the float32 result is scaled back:
  *
  *   query          divided, exactly, by a power of two near its largest element; the scores are multiplied by it
  *   probabilities  times the token's scale relative to unit, which is near the largest scale of the tokens so far. If a

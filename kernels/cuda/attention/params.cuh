@@ -34,7 +34,7 @@ struct workspace_counters {
   /* Decode: number of partial results written for each part of a head of the work item that begins in thread block i
    * and ends in a later one. */
   int32_t arrived[MAX_THREAD_BLOCKS][MAX_DECODE_HEADS * MAX_HEAD_PARTS];
-  int32_t next_tile;  /* prefill: work tiles handed out */
+  int32_t next_tile;  /* prefill: number of assigned work tiles */
   int32_t n_done;     /* prefill: thread blocks that found no further work tile */
   int32_t unused[62]; /* pads to 256 bytes, so that the following partial results are aligned */
 };

@@ -114,7 +114,7 @@ template <typename T> struct wide_tile {
   }
 
   /* Adds the scores over the pair's other half of the dimensions. A barrier of the pair; the thread block's barrier
-   * after each key tile protects what is exchanged. */
+   * after each key tile protects the exchanged data. */
   __device__ void add_other_half(float (&score)[WIDE_S][4])
   {
     const int lane = threadIdx.x % 32;

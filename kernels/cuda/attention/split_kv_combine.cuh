@@ -187,8 +187,8 @@ template <int HD, typename OUTPUT, typename SHARED> struct block_results {
   }
 
   /* Called by all warps: combines the kept results. The parts of all work items' heads are distributed over the warps
-   * in turn; the work items that other thread blocks share come last, so that no warp has many of their parts. AT_ONCE:
-   * partial results that are loaded together. */
+   * round-robin; the work items that other thread blocks share come last, so that no warp has many of their parts.
+   * AT_ONCE: partial results that are loaded together. */
   template <int AT_ONCE> __device__ void finish() const
   {
     __syncthreads();

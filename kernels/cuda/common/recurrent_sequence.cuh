@@ -43,7 +43,7 @@ struct recurrent_sequence {
     recurrent_sequence s = {};
     const int32_t slot = p.seq_slots[seq], load = p.state_loads[seq], save = p.state_saves[seq];
     const int32_t row = p.row_starts[seq], end = p.row_starts[seq + 1], save_rows = p.state_save_rows[seq];
-    if (slot < 0) return s; /* behind all loads, so that none waits for another */
+    if (slot < 0) return s; /* after all loads, so that none waits for another */
     s.row = row;
     s.end = end;
     s.after = p.states + slot * p.state_floats;

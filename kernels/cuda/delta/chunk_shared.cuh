@@ -61,7 +61,7 @@ struct head_matrix {
 };
 
 template <typename T> struct prepare_shared {
-  T q[CHUNK][ROW_STRIDE], k[CHUNK][ROW_STRIDE]; /* [row][element]; rows behind the chunk's last one are zeros */
+  T q[CHUNK][ROW_STRIDE], k[CHUNK][ROW_STRIDE]; /* [row][element]; rows after the chunk's last one are zeros */
   uint32_t begins[CHUNK / 32];                  /* bits of the rows of the thread block with which a chunk begins */
   head_matrix heads[1];                         /* number of elements: as many as fit in the launch's shared memory */
 };
@@ -74,7 +74,7 @@ template <typename T> constexpr size_t prepare_bytes(int n_heads)
 
 /* ---- The kernel that goes through a sequence ------------------------------------------------------------------ */
 
-/* A chunk's inputs. Rows behind the chunk's last one are zeros. v: later the results of its columns. */
+/* A chunk's inputs. Rows after the chunk's last one are zeros. v: later the results of its columns. */
 template <typename T> struct walk_inputs {
   T q[CHUNK][ROW_STRIDE], k[CHUNK][ROW_STRIDE], v[CHUNK][ROW_STRIDE];
   T solve[CHUNK][SQUARE_STRIDE], attend[CHUNK][SQUARE_STRIDE];

@@ -20,7 +20,7 @@ constexpr float NORM_FLOOR = 1e-6f; /* added to the squared lengths of q and k *
 struct params {
   void *y;
   const void *x;
-  /* Rows of scratch_stride bytes of what a chunk needs of them: see row_scratch. */
+  /* Rows of scratch_stride bytes with the values that a chunk reads: see row_scratch. */
   unsigned char *scratch;
   int64_t scratch_stride;
   yk_delta_layout layout;

@@ -37,7 +37,7 @@ struct placed_row {
   }
 };
 
-/* The matrices of up to HEADS_AT_ONCE value heads from `first` on, behind a barrier. */
+/* The matrices of up to HEADS_AT_ONCE value heads from `first` on, after a barrier. */
 template <typename T>
 __device__ __forceinline__ void make_matrices(const params &p, const chunk_rows &rows, const key_products &products,
                                               int32_t first, int n_heads, prepare_shared<T> &s)

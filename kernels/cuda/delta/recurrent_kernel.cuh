@@ -152,7 +152,7 @@ __device__ __forceinline__ float2 update_of(const recurrent_shared &s, const tok
   return make_float2(f.k * u.x, f.k * u.y);
 }
 
-/* S^T q of two columns behind the token. dot: of k and q. */
+/* S^T q of two columns after the token. dot: of k and q. */
 __device__ __forceinline__ float2 result_of(const recurrent_shared &s, const token_inputs &in, const key_factors &f,
                                             float dot, int pair)
 {
@@ -190,7 +190,7 @@ __device__ __forceinline__ void make_inputs(const params &p, const head &h, int6
   in.beta = beta_of(to_float(x[h.b]));
 }
 
-/* The gated norm of a token's result, by one warp, behind the second barrier. */
+/* The gated norm of a token's result, by one warp, after the second barrier. */
 template <typename T>
 __device__ __forceinline__ void store_result(const params &p, const head &h, int64_t row, const recurrent_shared &s,
                                              const token_inputs &in, const key_factors &f)

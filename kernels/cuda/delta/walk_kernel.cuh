@@ -52,7 +52,7 @@ __device__ __forceinline__ void copy_inputs(const params &p, const head &h, cons
   yk_ptx::cp_async_4(yk_ptx::shared_address(&to.decay_to_end[threadIdx.x]), &decays->y);
 }
 
-/* Begins to copy z: four bytes at once, as rows of x may begin anywhere. Rows behind the last are that one. */
+/* Begins to copy z: four bytes at once, as rows of x may begin anywhere. Rows after the last are that one. */
 template <typename T>
 __device__ __forceinline__ void copy_gates(const params &p, const head &h, const chunk_rows &rows, T (*to)[ROW_STRIDE])
 {
@@ -120,7 +120,7 @@ template <typename T> __device__ __forceinline__ void run_chunk(walk_inputs<T> &
   state.update(factor, in.k, in.decay[CHUNK - 1]);
 }
 
-/* The thread block's head of the state behind a row, to a table's row. */
+/* The thread block's head of the state after a row, to a table's row. */
 template <typename T>
 __device__ __forceinline__ void store_state(const params &p, const sequence &rows, const head &h, int64_t end,
                                             const state_columns<T> &state, float *to)

@@ -38,7 +38,7 @@ yk_status yk_cuda_check_watch(const yk_cuda_device *cuda, yk_err *err)
 
 /* The event is polled: polling detects the end of a step sooner than a blocking wait, and allows calls of the watch. A
  * wait that takes longer than a step sleeps between polls, to leave the processor to others. The watch is called once
- * more behind the event, since the work may have ended because a kernel has given up. */
+ * more after the event, since the work may have ended because a kernel has given up. */
 yk_status yk_cuda_wait(const yk_cuda_device *cuda, cudaEvent_t event, const char *operation, yk_err *err)
 {
   const double spin_s = 0.02;

@@ -4,8 +4,7 @@
  * A code's bits at their positions in a 16-bit type, with the exponent's upper bits zero, are the number times 2^-14
  * (float16) or 2^-126 (bfloat16), exactly, 0.5 too, which is subnormal. One multiplication with the scale then gives
  * the weight. Codes have 2 and scales 4 significant bits, so weights are exact in either type (float16: those of scales
- * from 2^-21 of the row's largest; the others within 2^-26 of it), and a group's accumulators need no scale of their
- * own.
+ * from 2^-21 of the row's largest; the others within 2^-26 of it), and a group's accumulators need no separate scale.
  *
  * A half of a word holds the codes of registers 0 to 3 with their bits spread out, such that nine instructions extract
  * them: most registers need a shift and an AND. All four cannot, since the four bits of a number in either type do not

@@ -8,7 +8,7 @@
  *   S = Q K^T | mask | online softmax | O += P V
  *
  * The scores of the next tile of keys are issued with the output of the current tile, and the softmax of one warpgroup
- * overlaps the products of the other (ping-pong). A counter hands out work tiles. */
+ * overlaps the products of the other (ping-pong). A counter assigns work tiles. */
 #ifndef YK_KERNELS_CUDA_LATENT_EXPANDED_ATTEND_CUH
 #define YK_KERNELS_CUDA_LATENT_EXPANDED_ATTEND_CUH
 

@@ -4,8 +4,8 @@
  * for every row that attends to the token: sequences with more than YK_CUDA_LATENT_EXPANDED_ROWS rows in the step use
  * them.
  * The host has neither the sequences' lengths nor the list of these sequences. A thread block therefore lists them in
- * device memory, and with them the rows of all other sequences, which the absorbed kernels process as a step of its
- * own. */
+ * device memory, and with them the rows of all other sequences, which the absorbed kernels process as a separate
+ * step. */
 #ifndef YK_KERNELS_CUDA_LATENT_EXPANDED_WORK_CUH
 #define YK_KERNELS_CUDA_LATENT_EXPANDED_WORK_CUH
 
@@ -27,7 +27,7 @@ struct expanded_seq {
 /* In the scratch. */
 struct expanded_work {
   int32_t n_seqs, n_key_tiles, n_row_tiles, n_other_rows;
-  int32_t next_tile[YK_CUDA_LATENT_HEAD_GROUPS]; /* number of row tiles handed out, for each group of heads */
+  int32_t next_tile[YK_CUDA_LATENT_HEAD_GROUPS]; /* number of assigned row tiles, for each group of heads */
   expanded_seq seqs[YK_CUDA_LATENT_EXPANDED_SEQS];
 };
 

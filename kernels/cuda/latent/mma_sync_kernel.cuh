@@ -11,8 +11,8 @@
  *   softmax: 16 / MT threads per query keep its running maximum and sum; probabilities --> shared memory
  *   sums [16 MT, 512] += probabilities x vectors: a warp has 64 of the 512 columns, in registers
  *
- * Rows of a tile may belong to several sequences: the tile then processes the tokens of each sequence in turn, masked
- * for the queries of the other sequences. */
+ * Rows of a tile may belong to several sequences: the tile then processes the tokens of one sequence after the other,
+ * masked for the queries of the other sequences. */
 #ifndef YK_KERNELS_CUDA_LATENT_MMA_SYNC_KERNEL_CUH
 #define YK_KERNELS_CUDA_LATENT_MMA_SYNC_KERNEL_CUH
 

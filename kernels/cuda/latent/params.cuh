@@ -103,7 +103,7 @@ struct expanded_launch {
   int64_t made_bytes, made_tokens;
 };
 
-/* Rows of a step that do not use expanded keys and values, as a step of its own; arrays of `most` elements. */
+/* Rows of a step that do not use expanded keys and values, as a separate step; arrays of `most` elements. */
 struct other_rows {
   int32_t *rows, *positions, *kv_slots, *seq_of_row;
   int32_t most;

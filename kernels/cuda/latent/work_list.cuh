@@ -225,7 +225,7 @@ struct work_list {
   }
 };
 
-/* Location of the partial results of a row that is an item of its own; mine: of any thread block. */
+/* Location of the partial results of a row that is a separate item; mine: of any thread block. */
 __device__ inline item_splits splits_of_row(const work_list &list, const block_tiles &mine, int32_t row)
 {
   const int32_t item = list.item_of_row[row], first = list.first_tile[item], end = list.first_tile[item + 1];

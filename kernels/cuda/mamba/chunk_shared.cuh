@@ -18,7 +18,7 @@ constexpr int CHUNK_HEAD = 64, CHUNK_STATE = 128; /* elements of a head, and of 
 constexpr int CHUNK_WARPS = CHUNK_HEAD / 16, CHUNK_THREADS = CHUNK_WARPS * WARP; /* of a group of warps */
 constexpr int BC_STRIDE = CHUNK_STATE + 8, X_STRIDE = CHUNK_HEAD + 8;            /* padded: see chunk_products.cuh */
 
-/* Inputs of a chunk. Rows behind the chunk's last one are zeros, with steps of 0. */
+/* Inputs of a chunk. Rows after the chunk's last one are zeros, with steps of 0. */
 template <typename T> struct chunk_inputs {
   T b[CHUNK][BC_STRIDE], c[CHUNK][BC_STRIDE], x[CHUNK][X_STRIDE]; /* x: later the results of its columns */
   /* For each row: the sum of log decays up to it; exp of that; its step; its step times the decay from it to the

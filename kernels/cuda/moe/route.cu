@@ -116,7 +116,8 @@ template <peers PEERS> const void *route_kernel_for(int n_experts)
   return reinterpret_cast<const void *>(route_kernel<YK_MAX_EXPERTS / WARP, PEERS>);
 }
 
-/* With groups each warp needs memory for the keys of a row: the limit is what a GPU of compute capability 8.6 has. */
+/* With groups each warp needs memory for the keys of a row: the limit is the memory of a GPU of compute capability
+ * 8.6. */
 int most_warps(const yk_route_spec &spec)
 {
   constexpr size_t MOST_SHARED_BYTES = 96 * 1024;

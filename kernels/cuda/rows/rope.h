@@ -11,7 +11,7 @@
  *   key head   --> norm --> rotation --> K cache, at the row's KV slot
  *   value head ----------------------> V cache, at the row's KV slot
  *
- * Norms behind the rotation, norms of values, rows without values or keys, and heads without rotation are options of
+ * Norms after the rotation, norms of values, rows without values or keys, and heads without rotation are options of
  * separate template instances.
  *
  * For an 8-bit cache the head is quantised from the registers: the warp that has the head computes its largest

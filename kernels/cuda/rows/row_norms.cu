@@ -16,7 +16,7 @@ constexpr int NORMS_MOST_THREADS = 512;
 struct row_norms_params {
   void *qkv;
   int64_t stride;             /* between rows */
-  int32_t n_q, n_k;           /* of this rank's queries, which begin a row, and of the keys behind them */
+  int32_t n_q, n_k;           /* of this rank's queries, which begin a row, and of the keys after them */
   int32_t k_first, k_counted; /* keys that the squares count: the first, and their number */
   int32_t n_tokens, rank, n_ranks;
   int32_t *squares;

@@ -129,7 +129,7 @@ static yk_status send_masks(yk_cuda_device *cuda, int64_t at, const uint32_t *wo
 }
 
 /* Copies the masks of the launch's rows to consecutive places, neighbours in args->masks together. Masks are late data:
- * usually the device's stream is still busy with layers. A copy in that stream would begin behind them, and so would a
+ * usually the device's stream is still busy with layers. A copy in that stream would begin after them, and so would a
  * wait for the event, which also keeps the kernel from starting before its predecessor has ended. The copy therefore
  * has a separate stream, and the host waits for the event before it launches the kernel. */
 static yk_status put_masks(yk_cuda_device *cuda, const yk_sample_args *args, int32_t first, int32_t n_rows, yk_err *err)

@@ -1,7 +1,7 @@
 /* grouped_wgmma_kernel.cuh - grouped W8A8 GEMM on 9.0: one persistent thread block per multiprocessor.
  *
- *   work       output tiles of 128 rows of W by up to N slots of one matrix, over all of K, assigned in turn. Tiles of
- *              a matrix are neighbours, and among them those of the same rows of W, so that a wave of blocks finds
+ *   work       output tiles of 128 rows of W by up to N slots of one matrix, over all of K, assigned round-robin. Tiles
+ *              of a matrix are neighbours, and among them those of the same rows of W, so that a wave of blocks finds
  *              weights and x in the L2 cache
  *   warps      producers and consumers as in wgmma_kernel.cuh, whose main loop and epilogue they run. Copies of weights
  *              are issued before griddepcontrol.wait if the starts allow it */

@@ -256,7 +256,7 @@ class Needs:
 
 
 def with_final_tag(messages):
-    """The messages with the tag behind the last message's text, and that text."""
+    """The messages with the tag after the last message's text, and that text."""
     final = messages[-1]
     if isinstance(final["content"], list):
         *parts, last = final["content"]

@@ -66,7 +66,7 @@ static yk_status finish(json_t *object, const yk_batch_ticket *ticket, const cha
                    : NULL;
   json_decref(object);
   yk_strbuf_append_str(out, ",");
-  if (text) yk_strbuf_append_str(out, text + 1); /* behind its brace */
+  if (text) yk_strbuf_append_str(out, text + 1); /* after its brace */
   yk_strbuf_append_str(out, "\n");
   bool failed = !text || out->failed;
   free(text);

@@ -7,7 +7,7 @@
 static const char placeholder[] = "{part}";
 enum { MAX_PARTS = 1000000 };
 
-/* Reads digits; returns behind them, or NULL. */
+/* Reads digits; returns after them, or NULL. */
 static const char *read_count(const char *text, int32_t *out)
 {
   size_t n = strspn(text, "0123456789");

@@ -191,8 +191,8 @@ static void find_path(yk_chat_editor *editor)
   if (editor->path.failed) yk_strbuf_free(&editor->path);
 }
 
-/* Opens the file for appending and makes it readable only by its owner, whatever its mode was; NULL if it cannot be
- * written. */
+/* Opens the file for appending and makes it readable only by its owner, independent of its previous mode; NULL if it
+ * cannot be written. */
 static FILE *open_history(const yk_chat_editor *editor, int flags)
 {
   int fd = open(editor->path.data, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
@@ -202,7 +202,7 @@ static FILE *open_history(const yk_chat_editor *editor, int flags)
   return file;
 }
 
-/* Writes all entries of a history to the file, behind its contents or (flags: O_TRUNC) in place of them. */
+/* Writes all entries of a history to the file, after its contents or (flags: O_TRUNC) in place of them. */
 static bool write_history(const yk_chat_editor *editor, History *entries, int flags)
 {
   HistEvent event;

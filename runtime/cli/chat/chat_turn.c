@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 #include "cli/result.h"
 
-enum { TAIL_TOKENS = 8 }; /* of the prompt's end: enough for <think> and white space behind it */
+enum { TAIL_TOKENS = 8 }; /* of the prompt's end: enough for <think> and white space after it */
 
 /* Submits the request with stop ids for the end of the template's turn, unless the caller ignores ends. */
 static yk_status submit_until_end(yk_chat_session *session, yk_request_options *request, yk_request **out, yk_err *err)

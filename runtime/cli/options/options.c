@@ -190,7 +190,7 @@ static bool name_is(const char *name, const char *text, size_t length)
 /* The option that an argument names. */
 typedef struct named {
   const yk_option *option; /* NULL: none */
-  const char *value;       /* text behind the name in the same argument, or NULL */
+  const char *value;       /* text after the name in the same argument, or NULL */
 } named;
 
 /* The option with this long or short name; if both exist, the long one if prefers_long. */
@@ -206,7 +206,7 @@ static const yk_option *find(const yk_command *command, const char *text, size_t
   return found;
 }
 
-/* The option with the longest short name at the beginning of text, and the value behind it. */
+/* The option with the longest short name at the beginning of text, and the value after it. */
 static named find_attached(const yk_command *command, const char *text)
 {
   named found = {0};

@@ -41,7 +41,7 @@ typedef struct yk_option {
   const char *const *aliases; /* other names of choices: alias, choice, alias, choice, ..., NULL; or NULL */
   bool *given;                /* set when the option occurs; or NULL */
   bool takes_auto;            /* YK_OPTION_TOKENS: "auto" and -1 store 0 */
-  bool takes_several;         /* YK_OPTION_CALL: arguments behind the value, up to the next option, are values too */
+  bool takes_several;         /* YK_OPTION_CALL: arguments after the value, up to the next option, are values too */
   /* YK_OPTION_CALL that copies: the value is overwritten in argv, which other users can see */
   bool is_secret;
   yk_status (*parse)(void *value, const char *text, yk_err *err);
@@ -67,7 +67,7 @@ typedef struct yk_foreign_option {
   const char *name, *short_name; /* as in yk_option; NAME.KEY with a value also names the option */
   yk_foreign_takes takes;
   const char *legal;   /* values that are skipped, as "auto|safetensors"; NULL: all; "": none */
-  const char *instead; /* hint behind the colon of a refusal; NULL if legal is NULL */
+  const char *instead; /* hint after the colon of a refusal; NULL if legal is NULL */
   bool is_secret;      /* as in yk_option */
 } yk_foreign_option;
 

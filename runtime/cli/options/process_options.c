@@ -82,7 +82,8 @@ static const char *const torch_sizes[] = {"WORLD_SIZE", NULL}, *const torch_rank
 static const char *const torch_ports[] = {"MASTER_PORT", NULL};
 static const char *const mpi_sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", NULL};
 static const char *const mpi_ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", NULL};
-static const char *const slurm_sizes[] = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", NULL}; /* beside PMIX_RANK */
+static const char *const slurm_sizes[] = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", NULL}; /* set together with
+                                                                                          * PMIX_RANK */
 static const char *const local_ranks[] = {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
                                           "SLURM_LOCALID", NULL};
 

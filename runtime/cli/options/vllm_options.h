@@ -1,4 +1,4 @@
-/* vllm_options.h - options of `vllm serve` that Yoke lacks. An option that asks for Yoke's fixed behaviour, or that
+/* vllm_options.h - options of `vllm serve` that Yoke lacks. An option that requests Yoke's fixed behaviour, or that
  * cannot change an answer, is skipped, so that scripts for vLLM work. Other options are refused with a hint. */
 #ifndef YK_CLI_VLLM_OPTIONS_H
 #define YK_CLI_VLLM_OPTIONS_H

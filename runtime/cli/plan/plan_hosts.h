@@ -22,7 +22,7 @@ void yk_plan_hosts_init(yk_plan_hosts_options *options);
 void yk_plan_hosts_table(yk_plan_hosts_options *options, yk_option table[YK_PLAN_HOSTS_OPTIONS]);
 
 /* yk_plan_hosts_check - whether the options have an effect. ranks_layouts: the plan ranks layouts; one of these options
- *   is then used. Errors: YK_E_INVAL, naming the option and what it needs. */
+ *   is then used. Errors: YK_E_INVAL, naming the option and its requirement. */
 yk_status yk_plan_hosts_check(const yk_plan_hosts_options *options, bool ranks_layouts, yk_err *err);
 
 /* yk_plan_hosts_find - the hosts: the type of --gpu, else of the GPUs that --machine's file or this machine has; rates

@@ -1,4 +1,4 @@
-/* study_tools.h - commands for finished studies. argv[0] is the first argument behind the command's name. */
+/* study_tools.h - commands for finished studies. argv[0] is the first argument after the command's name. */
 #ifndef YK_CLI_STUDY_TOOLS_H
 #define YK_CLI_STUDY_TOOLS_H
 

@@ -55,7 +55,7 @@ void yk_kv_blocks_release(yk_kv_blocks *blocks, int32_t block);
 yk_kv_chain yk_kv_blocks_publish(yk_kv_blocks *blocks, int32_t block, yk_kv_chain previous, const int32_t *ids,
                                  int32_t *holder);
 
-/* yk_kv_blocks_is_continued - whether a block has been published behind this published block. */
+/* yk_kv_blocks_is_continued - whether a block has been published after this published block. */
 bool yk_kv_blocks_is_continued(const yk_kv_blocks *blocks, int32_t block);
 
 /* yk_kv_blocks_new_chain - a new empty beginning: only sequences with this beginning find blocks published after it. */

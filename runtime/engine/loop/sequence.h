@@ -21,7 +21,7 @@ typedef struct yk_sequence_owner {
   /* Fill *out with the use of the logits of the row at this position. The step builder sets first_bias, first_mask and
    * logits_row. Returns the row's biases [out->n_biases], which stay valid until late data are filled. */
   const yk_logit_bias *(*describe_row)(const struct yk_sequence *seq, int32_t position, yk_sample_row *out);
-  /* Fill the mask [n_words] of the row that describe_row gave one, for the token behind the sequence's tokens. Called
+  /* Fill the mask [n_words] of the row that describe_row gave one, for the token after the sequence's tokens. Called
    * while the ranks compute, by several threads for different sequences at the same time. */
   void (*fill_mask)(struct yk_sequence *seq, uint32_t *words, int64_t n_words);
   /* Whether sampling needs the sequence's slot in the table of token counts. */

@@ -201,7 +201,7 @@ int32_t yk_sequence_memory_reuse(yk_sequence_memory *m, yk_memory_pool *pool, co
 {
   if (!pool->rules.reuses_prefixes) return 0;
   const snapshot_places places = find_blocks(m, pool, tokens, n_tokens);
-  /* A sequence that continues behind the end of another one begins no branch. */
+  /* A sequence that continues after the end of another one begins no branch. */
   bool diverges = m->n_blocks > 0 && yk_kv_blocks_is_continued(pool->blocks, m->blocks[m->n_blocks - 1]);
   if (pool->rules.has_states) {
     const bool must_wait = places.coming.n_blocks > places.loadable.n_blocks;
@@ -507,7 +507,7 @@ bool yk_sequence_memory_reads_withdrawn(const yk_sequence_memory *m, yk_memory_p
 
 /* ---- For the step builder ---------------------------------------------------------------------------------------- */
 
-/* Kernels may load blocks behind the window, though no row uses them. The first remaining block replaces them in the
+/* Kernels may load blocks after the window, though no row uses them. The first remaining block replaces them in the
  * table, because this sequence must not touch another sequence's content. */
 void yk_sequence_memory_fill_table(const yk_sequence_memory *m, int32_t *table, int32_t stride)
 {

@@ -17,7 +17,7 @@
  * YK_STATE_CHUNK_ROWS tokens, at every multiple of YK_SNAPSHOT_EVERY_TOKENS, at a branch, where a prompt diverges,
  * after the last snapshot, from the tokens of published blocks, and at the prompt's end if the step has no other. A
  * step saves at most one snapshot per sequence, after any of its rows: a step whose rows reach two snapshot positions
- * is cut into two steps. With states, a memory is reused up to the last snapshot behind published blocks. A memory that
+ * is cut into two steps. With states, a memory is reused up to the last snapshot after published blocks. A memory that
  * is preempted, or truncated below its last token, begins in the same way, and so does a fork that is not copied. The
  * rows since that snapshot are computed again: fewer than YK_STATE_SAVE_TOKENS + YK_STATE_CHUNK_ROWS at the end of
  * given tokens, at most YK_SNAPSHOT_EVERY_TOKENS more among drawn tokens, more if snapshots were overwritten. A
@@ -51,7 +51,7 @@ enum {
 
 /* How far back the layers of the model read, and the states that they keep. */
 typedef struct yk_memory_rules {
-  /* Window of the widest layer if all layers have a window: blocks behind the window are released. 0: some layer has
+  /* Window of the widest layer if all layers have a window: blocks after the window are released. 0: some layer has
    * full attention. */
   int32_t window_tokens;
   int32_t narrowest_window_tokens; /* window of the narrowest layer; 0: every layer has full attention */
@@ -71,11 +71,11 @@ typedef struct yk_memory_pool yk_memory_pool;
 
 typedef struct yk_sequence_memory {
   int32_t n_computed; /* leading tokens in the memory; later tokens are rows still to be computed */
-  int32_t *blocks;    /* [blocks for capacity] physical blocks, in order of position; -1: released, behind the window */
+  int32_t *blocks;    /* [blocks for capacity] physical blocks, in order of position; -1: released, after the window */
   int32_t n_blocks;
   int32_t n_left_behind; /* leading blocks that are -1 */
   int32_t n_published;   /* leading blocks offered for reuse: full, and never written again */
-  int32_t n_sound;       /* leading published blocks that are marked sound, or skipped behind the window */
+  int32_t n_sound;       /* leading published blocks that are marked sound, or skipped after the window */
   yk_kv_chain start;     /* start of the chain: only sequences with the same start share blocks */
   yk_kv_chain chain;     /* of the last published block */
   int32_t chain_block;   /* a block that was published with this chain, or -1 */

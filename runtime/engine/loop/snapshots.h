@@ -2,12 +2,12 @@
  *
  * Entry e means row e of the table of snapshots of every layer with states, on every rank. A snapshot holds the states
  * after the tokens of a chain of published KV blocks, and is found by the chain number of the last block (kv_blocks.h).
- * A step loads entries before the first row of a sequence, and saves entries behind one of its rows. Ranks run steps in
+ * A step loads entries before the first row of a sequence, and saves entries after one of its rows. Ranks run steps in
  * the order of planning: an entry that a step saves may be loaded by the next step planned, and an entry that a step
  * loads may be saved again by the next step. Within one step neither is possible, so both are refused here.
  *
  * If no entry is free, the one used least recently is overwritten. A snapshot is sound once logits have been finite
- * behind it. Owner and thread: the engine's. No locks. */
+ * after it. Owner and thread: the engine's. No locks. */
 #ifndef YK_ENGINE_LOOP_SNAPSHOTS_H
 #define YK_ENGINE_LOOP_SNAPSHOTS_H
 
@@ -43,7 +43,7 @@ bool yk_snapshots_is_coming(const yk_snapshots *snapshots, int32_t entry);
 /* yk_snapshots_load - the step being planned loads this entry, which is not coming. Returns whether it is sound. */
 bool yk_snapshots_load(yk_snapshots *snapshots, int32_t entry);
 
-/* yk_snapshots_mark_sound - logits behind the owner's last snapshot were finite. */
+/* yk_snapshots_mark_sound - logits after the owner's last snapshot were finite. */
 void yk_snapshots_mark_sound(yk_snapshots *snapshots, uint64_t owner);
 
 /* yk_snapshots_drop_unsound - drop all snapshots that are not known to be sound. */

@@ -145,7 +145,7 @@ static void choose_threads(const yk_engine_options *o, const yk_cluster *cluster
   s->n_threads_per_rank = (int)yk_max_i64(1, threads / ranks_on_host(s, cluster));
 }
 
-/* KV behind the window can be released only if no layer looks further back. */
+/* KV after the window can be released only if no layer looks further back. */
 static int32_t widest_window(const yk_model_config *config)
 {
   int32_t widest = 0;

@@ -103,7 +103,7 @@ class Arguments:
         return node
 
     def resolved(self, node, path=""):
-        """The schema behind references and lists of one schema."""
+        """The schema after references and lists of one schema."""
         for _ in range(MAX_UNIONS):
             if isinstance(node, dict) and "$ref" in node:
                 node = self.at(node["$ref"])
@@ -330,7 +330,7 @@ def gemma_schema(schema):
 
 
 def put_place(node, place):
-    """The format, with the place of the arguments beside the schemas of their values."""
+    """The format, with the place of the arguments next to the schemas of their values."""
     for value in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
         put_place(value, place)
     if isinstance(node, dict) and node.get("type") == "json_schema":

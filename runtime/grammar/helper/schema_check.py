@@ -1,5 +1,5 @@
-"""Checks that the grammar library enforces everything that a JSON schema demands, and rewrites what the library reads
-differently from the standard (draft 2020-12).
+"""Checks that the grammar library enforces everything that a JSON schema demands, and rewrites schemas that the library
+interprets differently from the standard (draft 2020-12).
 
 The library ignores some keywords, and others in certain combinations. Each such keyword is refused, so that every
 constrained answer satisfies its schema. Rewriting may narrow a schema: a keyword of one type without "type" implies

@@ -79,7 +79,7 @@ static inline void yk_conversation_init(yk_conversation *conversation)
 }
 
 /* yk_prompt_template_render - the text of a conversation. *text is malloc'd, belongs to the caller and is
- *   NUL-terminated behind its *n_bytes bytes. Calls from several threads on one template run one after the other, each
+ *   NUL-terminated after its *n_bytes bytes. Calls from several threads on one template run one after the other, each
  *   for at most twice the time limit.
  *   Errors: YK_E_INVAL (the conversation: names message, key, expected and found; or the template refuses the
  *   conversation, in the template's words), YK_E_FORMAT (malformed JSON, with the position), YK_E_TIMEOUT (the limit),

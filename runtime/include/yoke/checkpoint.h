@@ -40,7 +40,7 @@ static inline void yk_convert_options_init(yk_convert_options *options)
 }
 
 /* yk_convert - write a quantised model in another format; every number keeps its exact value. Needs no GPU. Memory
- *   besides mapped files: some 20 MB and the scales of one layer. A conversion that does not finish leaves nothing at
+ *   besides mapped files: some 20 MB and the scales of one layer. A conversion that does not finish leaves no file at
  *   out.
  *   Errors: YK_E_INVAL (an option), those of reading the model, YK_E_UNSUPPORTED (a value that the other format cannot
  *   express, naming the tensor), YK_E_IO (out exists; the disk is full), YK_E_CANCELLED (progress returned false),

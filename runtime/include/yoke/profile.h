@@ -78,7 +78,7 @@ enum { YK_TRACE_STEPS = 64 }; /* a reasonable number: some megabytes */
  *   yk_trace_finish. Errors: YK_E_INVAL, YK_E_IO (the file), YK_E_NOMEM. */
 yk_status yk_trace_create(const char *path, int32_t max_steps, yk_trace **out, yk_err *err);
 
-/* yk_engine_set_trace - time the engine's next steps, whatever its profile is, and add them to the trace until the
+/* yk_engine_set_trace - times the engine's next steps, independent of the profile, and add them to the trace until the
  *   trace is full; NULL: stop. A trace belongs to one engine at a time. The trace must outlive the engine, or be
  *   removed by NULL before. Thread: any. */
 void yk_engine_set_trace(yk_engine *engine, yk_trace *trace);

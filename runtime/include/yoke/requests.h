@@ -49,7 +49,7 @@ typedef struct yk_sampling {
   bool has_seed; /* false: drawn from the engine's seed and the request's number */
   /* >= 0. n samples of one prompt are n requests that differ in sample_index: the prompt is computed once. */
   int32_t sample_index;
-  /* 1 .. remainder of the context behind the prompt; -1: the whole remainder; 0: only with prompt_logprobs. */
+  /* 1 .. remainder of the context after the prompt; -1: the whole remainder; 0: only with prompt_logprobs. */
   int32_t max_tokens;
   int32_t min_tokens; /* until then end-of-sequence and stop ids are banned and stop strings ignored; 0 .. max_tokens */
   bool ignore_eos;    /* continue after the model's end-of-sequence ids */
@@ -73,7 +73,7 @@ typedef struct yk_sampling {
   size_t n_allowed_ids;
   yk_constraint_kind constraint_kind;
   int32_t max_reasoning_tokens; /* then the close tag of the reasoning follows; -1: any number */
-  /* Reasoning that precedes the answer; copied by submit. A constraint holds behind the close tag, or from the first
+  /* Reasoning that precedes the answer; copied by submit. A constraint holds after the close tag, or from the first
    * token of an output that opens no reasoning; the model's end-of-sequence ids do not end the output before that. */
   const yk_reasoning_tags *reasoning_tags; /* NULL: the output is an answer */
   bool reasoning_is_open;                  /* the prompt has opened the reasoning; else the output may open it */
@@ -142,7 +142,7 @@ typedef struct yk_output {
   const int32_t *listed_ids;
   const float *listed_logprobs;
   size_t n_listed;
-  const char *text; /* [text_bytes] whole UTF-8 characters, maybe none; NUL-terminated behind them */
+  const char *text; /* [text_bytes] whole UTF-8 characters, maybe none; NUL-terminated after them */
   size_t text_bytes;
   /* [n_special] byte ranges of the text that belong to special tokens, in order. While a stop string may still follow,
    * a token's text can be held back, so that the text arrives with a later token, or shortened. */
@@ -211,7 +211,7 @@ void yk_request_free(yk_request *request);
 yk_status yk_waiter_create(yk_waiter **out, yk_err *err);
 
 /* yk_waiter_wait - the request that has had unread output for longest, and the user pointer of its options. A request
- *   is reported once for output behind the last output that yk_request_next has returned, and once at its end: before
+ *   is reported once for output after the last output that yk_request_next has returned, and once at its end: before
  *   the next call, read it with a timeout of 0 until YK_E_AGAIN or the end. The request may have no unread output.
  *   timeout_s: negative waits for ever, 0 does not wait. request, user: each may be NULL; if no request is returned,
  *   *request is NULL and *user unchanged. Another thread may free the request at any time: a caller that permits this

@@ -1,8 +1,8 @@
 /* status.h - errors are values.
  *
  * Every function that can fail returns a yk_status and, on failure, fills a yk_err that the caller owns. The message
- * names what failed, what was expected and what was found ("model.norm.weight: expected shape [64], found [32]").
- * Nothing in the library exits, aborts or asserts on input. */
+ * names the failed object, the expected value and the found value ("model.norm.weight: expected shape [64], found
+ * [32]"). Nothing in the library exits, aborts or asserts on input. */
 #ifndef YK_STATUS_H
 #define YK_STATUS_H
 

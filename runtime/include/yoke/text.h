@@ -28,7 +28,7 @@ yk_status yk_engine_tokenize_last(const yk_engine *engine, const char *text, siz
                                   size_t n_last, int32_t **ids, size_t *n_ids, yk_err *err);
 
 /* yk_engine_detokenize - the text of n_ids token ids, always well-formed UTF-8: bytes that form no character become
- *   U+FFFD. *text is malloc'd, belongs to the caller and is NUL-terminated behind its *n_bytes bytes (it may hold NUL
+ *   U+FFFD. *text is malloc'd, belongs to the caller and is NUL-terminated after its *n_bytes bytes (it may hold NUL
  *   characters). skip_special_tokens omits special tokens ("<s>"). Ids of the model's vocabulary that the tokenizer
  *   lacks have no text.
  *   Errors: YK_E_UNSUPPORTED if the checkpoint has no tokenizer, YK_E_INVAL for an id outside the vocabulary,
@@ -45,7 +45,7 @@ typedef struct yk_text_stream yk_text_stream;
  *   Errors: YK_E_UNSUPPORTED if the checkpoint has no tokenizer, YK_E_NOMEM. */
 yk_status yk_text_stream_create(const yk_engine *engine, bool skip_special_tokens, yk_text_stream **out, yk_err *err);
 
-/* yk_text_stream_continue - before the first push: the text continues behind these ids, a prompt whose text is not
+/* yk_text_stream_continue - before the first push: the text continues after these ids, a prompt whose text is not
  *   returned. Some models spell the first token of a text differently, and a prompt may end inside a character, which
  *   push then returns whole. Errors: those of push. */
 yk_status yk_text_stream_continue(yk_text_stream *stream, const int32_t *ids, size_t n_ids, yk_err *err);

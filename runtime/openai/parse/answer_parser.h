@@ -1,6 +1,6 @@
 /* answer_parser.h - parses an answer's output into events while it arrives: reasoning, content, and calls of tools.
  *
- * The parser reads the tokens' texts including special tokens, whatever the client requested, since tags may be special
+ * The parser reads the tokens' texts including special tokens, independent of the request, since tags may be special
  * tokens, and the finish reason. Streams and whole answers are both built from its events; no finished text is ever
  * searched, and the events' texts do not depend on how the output was cut into pieces.
  *

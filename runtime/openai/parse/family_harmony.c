@@ -4,7 +4,7 @@
  *   <|start|>assistant<|channel|>commentary to=functions.name <|constrain|>json<|message|>{...}<|call|>
  *
  * A header is everything up to <|message|>; the prompt has written the first <|start|>assistant. The recipient may
- * stand before or behind the channel. A message of the channel analysis is reasoning, one to a recipient a call, any
+ * stand before or after the channel. A message of the channel analysis is reasoning, one to a recipient a call, any
  * other content. Where a header is malformed, the rest of the answer is content, the header included. Messages of one
  * kind are separated by a newline. */
 #include <string.h>

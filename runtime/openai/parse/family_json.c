@@ -14,7 +14,7 @@ enum {
   CONTENT, /* searching a tag. held: part of the tag */
   CALL,    /* held: everything from the tag on, until the beginning of the call is emitted */
   BROKEN,  /* an emitted call is invalid JSON: further bytes are its arguments. held: part of a tag */
-  AFTER,   /* behind a call. held: white space (llama3_json: ";" too) and part of a tag */
+  AFTER,   /* after a call. held: white space (llama3_json: ";" too) and part of a tag */
   REST     /* llama3_json: everything is content */
 };
 
@@ -28,7 +28,7 @@ static void enter_call(yk_call_machine *m)
   yk_call_object_begin(m);
 }
 
-/* The held bytes are not a call: emits them as content, and takes the byte behind them. */
+/* The held bytes are not a call: emits them as content, and takes the byte after them. */
 static void give_up(yk_call_machine *m, int state, char c)
 {
   yk_calls_release(m, YK_EVENT_CONTENT);

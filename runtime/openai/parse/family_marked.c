@@ -1,4 +1,4 @@
-/* Calls that are a header with the function's name, and an object of arguments behind it.
+/* Calls that are a header with the function's name, and an object of arguments after it.
  *
  * mistral: [TOOL_CALLS]name[ARGS]{...}, also without [ARGS] or with [CALL_ID]id before it; or, of earlier models,
  *   [TOOL_CALLS] [{"name": ..., "arguments": {...}}, ...].
@@ -19,7 +19,7 @@ enum {
   ARGUMENTS, /* of an emitted call */
   OBJECT,    /* mistral: objects in an array. held: until the beginning of the call is emitted */
   BROKEN,    /* the arguments of an emitted call are malformed; held: part of a tag */
-  AFTER      /* behind a call. held: white space and part of a tag */
+  AFTER      /* after a call. held: white space and part of a tag */
 };
 
 enum { MAX_HEADER_BYTES = 1024 };
@@ -31,7 +31,7 @@ static void enter_header(yk_call_machine *m)
   m->header = m->held.length;
 }
 
-/* The held bytes are not a call: emits them as content, and takes the byte behind them. */
+/* The held bytes are not a call: emits them as content, and takes the byte after them. */
 static void give_up(yk_call_machine *m, char c)
 {
   yk_calls_release(m, YK_EVENT_CONTENT);
@@ -69,7 +69,7 @@ static bool ends_with_tag(const yk_call_machine *m, unsigned roles)
   return false;
 }
 
-/* The text of the header, behind white space and tags that begin calls. */
+/* The text of the header, after white space and tags that begin calls. */
 static const char *skip_tags(const yk_call_machine *m, const char *text, const char *end)
 {
   const yk_tag *tag = m->form->tags;
@@ -155,7 +155,7 @@ static void step_broken(yk_call_machine *m, char c)
   if (found & YK_TAG_OPEN) enter_header(m);
 }
 
-/* Drops white space between calls, and the tags behind arguments. */
+/* Drops white space between calls, and the tags after arguments. */
 static void step_after(yk_call_machine *m, char c)
 {
   if (yk_calls_hold_space(m, c, m->in_array ? ",]" : "")) {

@@ -7,8 +7,8 @@ enum {
   NAME,      /* held: everything until the beginning of the call is emitted */
   ARGUMENTS, /* the same */
   BROKEN,    /* further bytes are arguments of an emitted call */
-  COMMA,     /* behind a call. held: white space */
-  AFTER,     /* behind the list. held: white space and part of a tag */
+  COMMA,     /* after a call. held: white space */
+  AFTER,     /* after the list. held: white space and part of a tag */
   REST       /* everything is content */
 };
 

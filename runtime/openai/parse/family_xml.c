@@ -25,7 +25,7 @@ enum {
   BEFORE_VALUE, /* glm45. held: part of a tag */
   VALUE,        /* held: part of a tag */
   JSON,         /* a value that is an object or an array so far. held: the value */
-  AFTER         /* behind a call. held: white space and part of a tag */
+  AFTER         /* after a call. held: white space and part of a tag */
 };
 
 enum { MAX_NAME_BYTES = 1024, ENDS = YK_TAG_END | YK_TAG_CLOSE, BEGINS = YK_TAG_OPEN | YK_TAG_CALL };
@@ -174,7 +174,7 @@ static void step_name(yk_call_machine *m, char c)
   if (n_bytes >= MAX_NAME_BYTES || c == '<' || !yk_calls_hold(m, c)) give_up(m, c);
 }
 
-/* A tag behind an argument or the name is complete. */
+/* A tag after an argument or the name is complete. */
 static void take_tag(yk_call_machine *m, int found)
 {
   if (found & YK_TAG_KEY) {

@@ -15,7 +15,7 @@ typedef enum yk_scan_state {
   YK_SCAN_COLON,
   YK_SCAN_FIRST_VALUE, /* behind "[": a value or "]" */
   YK_SCAN_VALUE,
-  YK_SCAN_AFTER, /* behind a value: "," or the end of the enclosing object or array */
+  YK_SCAN_AFTER, /* after a value: "," or the end of the enclosing object or array */
   YK_SCAN_STRING,
   YK_SCAN_ESCAPE,
   YK_SCAN_HEX,
@@ -45,7 +45,7 @@ typedef struct yk_json_scan {
   const char *literal; /* missing rest of true, false or null */
 } yk_json_scan;
 
-/* yk_json_scan_begin - start behind the byte that opens an object ("{") or an array ("["). */
+/* yk_json_scan_begin - start after the byte that opens an object ("{") or an array ("["). */
 void yk_json_scan_begin(yk_json_scan *scan, char opened);
 
 /* yk_json_scan_byte - take the next byte. After END and INVALID start again. */

@@ -15,18 +15,18 @@ extern const yk_literal_rules yk_literal_python, yk_literal_gemma4, yk_literal_f
 
 typedef enum yk_literal_state {
   YK_LITERAL_FIRST, /* an item or the end */
-  YK_LITERAL_NEXT,  /* behind a comma */
+  YK_LITERAL_NEXT,  /* after a comma */
   YK_LITERAL_KEY,   /* a key without quotes */
-  YK_LITERAL_COLON, /* behind a key */
+  YK_LITERAL_COLON, /* after a key */
   YK_LITERAL_VALUE,
   YK_LITERAL_WORD,   /* a number or a name */
-  YK_LITERAL_OPENED, /* behind one or two opening quotes */
+  YK_LITERAL_OPENED, /* after one or two opening quotes */
   YK_LITERAL_STRING,
   YK_LITERAL_ESCAPE,
   YK_LITERAL_HEX,
   YK_LITERAL_MARK, /* in the mark that begins a string */
   YK_LITERAL_MARKED,
-  YK_LITERAL_AFTER /* behind a value */
+  YK_LITERAL_AFTER /* after a value */
 } yk_literal_state;
 
 enum { YK_LITERAL_MAX_DEPTH = 64, YK_LITERAL_WORD_BYTES = 256 };
@@ -49,7 +49,7 @@ typedef struct yk_literal {
   bool has_key; /* a key has been completed */
 } yk_literal;
 
-/* yk_literal_begin - begin behind the byte that opens an object ("{"), an array ("[") or the arguments of a Python call
+/* yk_literal_begin - begin after the byte that opens an object ("{"), an array ("[") or the arguments of a Python call
  *   ("("), which become an object. Appends JSON to out. */
 void yk_literal_begin(yk_literal *literal, const yk_literal_rules *rules, char open, yk_strbuf *out);
 

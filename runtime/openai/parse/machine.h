@@ -40,8 +40,8 @@ typedef struct yk_call_form {
   bool needs_arguments; /* an object without arguments is no call */
   bool (*read_header)(yk_call_machine *m, const char *text, size_t n_bytes);
   const yk_literal_rules *literal; /* of arguments; NULL: JSON */
-  char name_end;                   /* byte behind a function's name */
-  const char *key_end;             /* text behind an argument's name */
+  char name_end;                   /* byte after a function's name */
+  const char *key_end;             /* text after an argument's name */
   bool is_lenient;                 /* the end tag of a value may be missing */
   bool trims_each;                 /* a value loses a newline at either end, else only a pair of newlines */
   unsigned unknown_type;           /* of an argument that the schema does not name */

@@ -90,7 +90,7 @@ static bool hold(yk_reasoning_split *s, char c, bool is_special)
   return !s->held.failed && !s->held_special.failed;
 }
 
-/* Whether held, behind its white space, is a beginning of the tag. */
+/* Whether held, after its white space, is a beginning of the tag. */
 static bool begins(const yk_reasoning_split *s, const char *tag, bool *is_whole)
 {
   size_t n = s->held.length - s->n_space;

@@ -40,7 +40,7 @@ yk_reasoning_beginning yk_reasoning_beginning_of(const yk_reasoning *reasoning, 
 typedef enum yk_reasoning_state {
   YK_REASONING_BEGINNING, /* white space and part of an open tag are held */
   YK_REASONING_INSIDE,    /* white space and part of a close tag are held */
-  YK_REASONING_CLOSED,    /* white space behind a close tag is dropped, and part of the answer's open tag held */
+  YK_REASONING_CLOSED,    /* white space after a close tag is dropped, and part of the answer's open tag held */
   YK_REASONING_ANSWER,    /* between the answer's tags; white space and part of the close tag are held */
   YK_REASONING_BEHIND
 } yk_reasoning_state;

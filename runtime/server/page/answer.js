@@ -79,7 +79,7 @@ export class AnswerView {
     else this.say(text);
   }
 
-  // Some templates write <think> themselves. The answer then has only the end mark, on a line of its own.
+  // Some templates write <think> themselves. The answer then has only the end mark, on a separate line.
   endWithoutBeginning(text) {
     const at = text.indexOf(END), before = at > 0 ? text[at - 1] : this.content.at(-1) ?? "\n";
     return at >= 0 && before === "\n" ? at : -1;

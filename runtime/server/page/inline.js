@@ -41,7 +41,7 @@ function characterOf([, decimal, hex, name]) {
   return code > 0 && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? String.fromCodePoint(code) : "\ufffd";
 }
 
-// Position of the last run of backticks of each length: no run behind it can end it.
+// Position of the last run of backticks of each length: no run after it can end it.
 function lastRuns(text) {
   const last = new Map();
   for (const { 0: run, index } of text.matchAll(/`+/g)) last.set(run.length, index);
@@ -89,7 +89,7 @@ class Scanner {
     return this.marks;
   }
 
-  // Handles a special character; returns the position behind the text that it begins.
+  // Handles a special character; returns the position after the text that it begins.
   take(at) {
     const { text } = this, c = text[at];
     if (c === "`") return this.takeCode(at);

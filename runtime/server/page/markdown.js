@@ -103,7 +103,7 @@ export class MarkdownView {
 
   // ---- The beginning of a line
 
-  // The number of containers that the line continues, and the line behind their marks.
+  // The number of containers that the line continues, and the line after their marks.
   follow(line) {
     const isEmpty = line.trim() === "";
     let n = 1, rest = line;
@@ -159,7 +159,7 @@ export class MarkdownView {
     else this.closeTo(n);
   }
 
-  // Opens a quote or list item at the line's beginning; returns the line behind the mark, or null.
+  // Opens a quote or list item at the line's beginning; returns the line after the mark, or null.
   beginContainer(n, rest) {
     if (this.stack.length > MAX_DEPTH) return null;
     const quote = QUOTE.exec(rest);

@@ -14,7 +14,7 @@ typedef struct yk_bar_kind {
 
 typedef struct yk_bar {
   char name[48];                   /* in front of the bar */
-  char end[32];                    /* behind the bar */
+  char end[32];                    /* after the bar */
   double values[YK_MAX_BAR_KINDS]; /* values below zero are stacked to the left of zero */
   char words[YK_MAX_BAR_KINDS][96];
   double ideal; /* drawn as a mark if above 0 */

@@ -90,7 +90,7 @@ void yk_drawing_explain(yk_drawing *drawing, const char *words);
 /* yk_text_width - width in pixels of UTF-8 text in Helvetica. */
 double yk_text_width(const char *text, double size, bool is_bold);
 
-/* yk_text_next - the code point at *text, which advances behind it; U+FFFD for bytes that are not UTF-8 and for control
+/* yk_text_next - the code point at *text, which advances after it; U+FFFD for bytes that are not UTF-8 and for control
  *   characters; 0 at the end. */
 unsigned yk_text_next(const char **text);
 

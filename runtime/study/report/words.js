@@ -37,7 +37,7 @@ function certainty(point, value, pair, format) {
   return {inside: words ? "" : between(pair, format), behind: words};
 }
 
-/* "2 x NVIDIA H200", if the first n devices are alike. */
+/* "2 x NVIDIA H200", if the first n devices are equal. */
 function devicesOf(machine, n) {
   const names = unique(list(machine.devices).slice(0, n || undefined).map(text).filter(Boolean));
   if (names.length !== 1) return text(machine.device) === "cpu" ? rankWord(n).replace(" ", " CPU ") : rankWord(n);

@@ -93,7 +93,7 @@ template <typename PANEL, int N> struct weight_producer {
 
 /* Called by one of the warps that copy x: copies its rows of all of the block's tiles, eight rows at a time. Half a
  * warp copies the 16 pieces of a row's K tile, so that a lane has four of the eight rows. Groups of eight rows are
- * distributed over the warps in turn, so that all of them have work if a tile has few rows.
+ * distributed over the warps round-robin, so that all of them have work if a tile has few rows.
  *   landed   barriers of the stages
  *   rows     in shared memory, this warp's part: offsets of the rows in x, in pieces; -1 for a missing row, whose
  *            accumulators are not used. The rows that a lane copies are adjacent: [half of the warp][4 of each
