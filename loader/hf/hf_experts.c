@@ -142,7 +142,7 @@ static yk_status read_gpt_oss(yk_json root, const char *file, yk_model_config *c
   return read_mixtral(root, file, config, err);
 }
 
-/* Gemma 4: every layer or none has experts beside its dense FFN. */
+/* Gemma 4: every layer or none has experts in parallel with its dense FFN. */
 static yk_status read_gemma4(yk_json root, const char *file, yk_model_config *config, yk_err *err)
 {
   yk_experts_config *x = &config->experts;

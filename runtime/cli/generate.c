@@ -109,10 +109,10 @@ static const yk_prompt *prompt_of(const generation *session, size_t index)
   return &session->options->prompts.items[index / (size_t)session->options->sampling.n_samples];
 }
 
-/* The schema holds behind reasoning that the prompt has opened. */
+/* The schema holds after reasoning that the prompt has opened. */
 static yk_status set_schema(const generation *session, const int32_t *ids, size_t n_ids, yk_sampling *s, yk_err *err)
 {
-  enum { TAIL_TOKENS = 16 }; /* enough for a tag and white space behind it */
+  enum { TAIL_TOKENS = 16 }; /* enough for a tag and white space after it */
   size_t n_tail = n_ids < TAIL_TOKENS ? n_ids : TAIL_TOKENS, n_bytes;
   char *tail;
   s->constraint_kind = YK_CONSTRAINT_JSON_SCHEMA;

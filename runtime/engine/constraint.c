@@ -91,7 +91,7 @@ static void fail(yk_request_constraint *c, int32_t position, int32_t id)
   yk_err_set(&c->error, YK_E_INTERNAL, "output token %d (id %d) is not what the constraint allows", position, id);
 }
 
-/* The matcher begins behind the reasoning, with the text behind the close tag in the tag's token. */
+/* The matcher begins after the reasoning, with the text after the close tag in the tag's token. */
 static void skip_reasoning(yk_request_constraint *c)
 {
   const yk_output_reasoning *r = &c->reasoning;

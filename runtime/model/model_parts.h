@@ -18,7 +18,7 @@ typedef struct yk_activations {
   void *kv_staging;                      /* staging pages of all blocks, as measured; NULL if no layer needs any */
   void *wanted;                          /* act [max_seqs, hidden]: rows whose logits are wanted */
   float *logits;                         /* [max_seqs, shard_stride]; on the first rank of the last stage n_ranks times
-                                          * as many. Like the members below, memory of the last stage alone */
+                                          * that size. Like the members below, memory of the last stage alone */
   yk_best_logit *bests;                  /* host [max_tokens]: best logits of this rank's share, for the wanted rows of
                                           * a plain step */
   void *hidden;             /* host, act [max_seqs, hidden]: hidden states that steps return; NULL except on the first

@@ -283,7 +283,7 @@ static void pass_chunk_size(yk_request_guard *guard, yk_strbuf *out)
   yk_strbuf_clear(&guard->text);
 }
 
-/* A line behind the last chunk: a header, which is dropped, or the end. */
+/* A line after the last chunk: a header, which is dropped, or the end. */
 static void pass_trailer(yk_request_guard *guard, yk_strbuf *out)
 {
   yk_strbuf *text = &guard->text;

@@ -22,7 +22,7 @@ typedef struct reader {
   yk_regex_syntax *out;
   yk_err *err;
   bool ignores_case;
-  bool outer_ignores_case[MAX_DEPTH]; /* value to restore behind each open group */
+  bool outer_ignores_case[MAX_DEPTH]; /* value to restore after each open group */
   int depth;
   uint32_t recent[N_RECENT]; /* the last plain characters in a row with case ignored, the latest last */
   size_t n_recent;
@@ -279,7 +279,7 @@ static bool at_range(const reader *in)
 /* The members of a set up to its ]. */
 static yk_status set_items(reader *in, yk_code_set *set)
 {
-  bool behind_range = false; /* right behind a range - stands for itself */
+  bool behind_range = false; /* right after a range - stands for itself */
   while (in->at < in->length && in->pattern[in->at] != ']') {
     size_t start = in->at;
     uint32_t first, last;

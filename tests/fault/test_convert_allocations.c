@@ -1,4 +1,4 @@
-/* Memory that runs out while a model is converted: an error, and no files left behind. */
+/* Memory that runs out while a model is converted: an error, and no files. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -79,7 +79,7 @@ def quoted(choice):
 
 
 def schemas_of(value):
-    """The JSON schemas within a structural tag, with their places: "place" beside a schema, else the path within the
+    """The JSON schemas within a structural tag, with their places: "place" next to a schema, else the path within the
     tag. Removes "place", and limits white space."""
     todo = [(value, "")]
     while todo:

@@ -33,7 +33,7 @@ typedef struct yk_tag {
 /* One form of calls: a row of a family. */
 typedef struct yk_call_form {
   void (*step)(yk_call_machine *m, char c);
-  void (*end)(yk_call_machine *m, bool is_cut); /* the text has ended; leaves nothing held and no call open */
+  void (*end)(yk_call_machine *m, bool is_cut); /* the text has ended; then no byte is held and no call is open */
   const yk_tag *tags;
   /* The rest depends on the family. */
   bool has_arrays;      /* calls may stand in an array */
