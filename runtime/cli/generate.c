@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/json.h"
+#include "base/json_write.h"
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/follow.h"
@@ -48,12 +50,33 @@ static const char examples[] = "  yoke generate -m Qwen3-8B-AWQ --tp 2 -p \"Once
                                "  yoke generate -m Qwen3-8B-AWQ -f prompt.txt --n 4 --seed 7 -n 256\n"
                                "  yoke generate -m DIR --token-ids 5,6,7 --format json --logprobs 5\n";
 
+/* Faults of the file are found before the model is loaded. */
 static yk_status read_schema(void *user, const char *path, yk_err *err)
 {
   generate_options *options = user;
+  char *text;
+  size_t n_bytes;
+  yk_json_doc *document;
+  yk_strbuf schema = YK_STRBUF_INIT;
+  YK_TRY(yk_file_read(path, MAX_SCHEMA_BYTES, &text, &n_bytes, err));
+  yk_status status = yk_json_parse(path, text, n_bytes, NULL, &document, err);
+  free(text);
+  YK_TRY(status);
+  yk_json root = yk_json_root(document);
+  if (yk_json_is(root, YK_JSON_OBJECT) || yk_json_is_bool(root))
+    yk_json_append(&schema, root, 0);
+  else
+    status = yk_err_set(err, YK_E_INVAL, "%s: expected a JSON schema, which is an object, true or false", path);
+  yk_json_free(document);
+  if (status == YK_OK && schema.failed) status = yk_err_set(err, YK_E_NOMEM, "%s: no memory", path);
+  if (status != YK_OK) {
+    yk_strbuf_free(&schema);
+    return status;
+  }
   free(options->schema);
-  options->schema = NULL;
-  return yk_file_read(path, MAX_SCHEMA_BYTES, &options->schema, &options->schema_bytes, err);
+  options->schema = schema.data;
+  options->schema_bytes = schema.length;
+  return YK_OK;
 }
 
 /* Returns whether to continue. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json_write.h"
+#include "base/utf8.h"
 #include "grammar/characters.h"
 #include "grammar/compiler.h"
 #include "grammar/id_bits.h"
@@ -394,8 +395,12 @@ static size_t without_text(const yk_grammars *g, const int32_t *end_ids, size_t 
 yk_status yk_grammars_match(yk_grammars *g, yk_constraint_kind kind, const char *text, size_t n_bytes,
                             const int32_t *end_ids, size_t n_end_ids, yk_matcher **out, yk_err *err)
 {
-  int32_t *ends = malloc((n_end_ids + 1) * sizeof *ends);
+  size_t n_valid_bytes = yk_utf8_valid_bytes(text, n_bytes);
   *out = NULL;
+  if (n_valid_bytes < n_bytes)
+    return yk_err_set(err, YK_E_INVAL, "expected UTF-8, found byte 0x%02X at offset %zu",
+                      (unsigned)(unsigned char)text[n_valid_bytes], n_valid_bytes);
+  int32_t *ends = malloc((n_end_ids + 1) * sizeof *ends);
   if (!ends) return yk_err_set(err, YK_E_NOMEM, "no memory for %zu ids", n_end_ids);
   yk_status status = YK_OK;
   for (bool found = false; status == YK_OK && !found;) { /* again if the constraint was dropped at once */

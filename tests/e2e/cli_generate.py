@@ -117,6 +117,28 @@ class Json(Base):
             self.assert_error(["generate", "-m", harness.DEMO, "-f", folder], folder, "directory")
 
     @harness.of_the_program
+    def test_files_of_schemas(self):
+        """A file that holds no JSON schema is refused before the model is loaded; a byte order mark is passed over."""
+        path = os.path.join(harness.scratch_folder(self.addCleanup), "schema.json")
+        for content, *parts in ((b"", "end of the text"), (b"hello", "'h'"), (b'{"type": "null"', "line 1"),
+                                (b'{"enum": ["\xff"]}', "UTF-8", "0xff"), ('{"a": 1}'.encode("utf-16"), "0xff"),
+                                (b"{}\0", "0x00"), (b"{} {}", "'{'"), (b"5", "expected a JSON schema"),
+                                (b"null", "expected a JSON schema"), (b'{"a": ' * 9999 + b"1" + b"}" * 9999, "2048"),
+                                (b" " * (16 << 20) + b"{}", "at most 16777216")):
+            with open(path, "wb") as file:
+                file.write(content)
+            self.assert_usage_error(["generate", "-m", "/no/model", "--json-schema", path], path, *parts)
+        os.remove(path)
+        self.assert_usage_error(["generate", "-m", "/no/model", "--json-schema", path], "--json-schema", "No such file")
+        os.mkdir(path)
+        self.assert_usage_error(["generate", "-m", "/no/model", "--json-schema", path], "--json-schema", "directory")
+        if harness.has_grammar_library():
+            os.rmdir(path)
+            with open(path, "w", encoding="utf-8-sig") as file:
+                file.write('{"const": "a"}\n')
+            self.assertEqual(self.demo("-p", "One", "--json-schema", path)[0]["text"], '"a"')
+
+    @harness.of_the_program
     def test_a_value_behind_a_short_name(self):
         expected = self.demo("--prompt", STORY, "--max-tokens", 5, "--tp", 2)[0]["token_ids"]
         self.assertEqual(len(expected), 5)

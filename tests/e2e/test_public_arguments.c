@@ -380,6 +380,51 @@ static void text_arguments(void **state)
   free(text);
 }
 
+/* Needs no grammar library: each is refused before the library is looked for. */
+static void constraints(void **state)
+{
+  static const int32_t ids[] = {5, -1};
+  const struct {
+    yk_sampling sampling;
+    const char *part;
+  } rows[] = {
+      {{.constraint_kind = (yk_constraint_kind)99}, "constraint_kind: expected"},
+      {{.constraint_kind = (yk_constraint_kind)-1}, "constraint_kind: expected"},
+      {{.constraint_kind = YK_CONSTRAINT_REGEX, .constraint_bytes = 3}, "constraint: expected an array of 3"},
+      {{.constraint_kind = YK_CONSTRAINT_REGEX, .constraint = "a", .constraint_bytes = SIZE_MAX}, "constraint: "},
+      {{.constraint_kind = YK_CONSTRAINT_JSON_SCHEMA, .constraint = "{\xFF}", .constraint_bytes = 3},
+       "constraint: expected UTF-8, found byte 0xFF at offset 1"},
+      {{.constraint_kind = YK_CONSTRAINT_REGEX,
+        .constraint = "\xE2\x82",
+        .constraint_bytes = 2,
+        .constraint_name = "r"},
+       "r: expected UTF-8, found byte 0xE2 at offset 0"},
+      {{.n_allowed_ids = 1}, "allowed_token_ids"},
+      {{.allowed_ids = ids, .n_allowed_ids = 2}, "allowed_token_ids"},
+      {{.reasoning_tags = &(yk_reasoning_tags){"<a>", NULL, NULL}}, "reasoning_tags: expected an open and a close tag"},
+      {{.reasoning_tags = &(yk_reasoning_tags){NULL, "<a>", NULL}}, "reasoning_tags: expected an open and a close tag"},
+      {{.reasoning_tags = &(yk_reasoning_tags){"<a>", "", NULL}}, "tags of reasoning: expected a text"},
+      {{.max_reasoning_tokens = -2}, "max_reasoning_tokens"},
+  };
+  for (size_t i = 0; each_case(i, i < sizeof rows / sizeof *rows); i++) {
+    yk_request_options options;
+    yk_request_options_init(*state, &options);
+    const yk_sampling *from = &rows[i].sampling;
+    yk_sampling *to = &options.sampling;
+    options.text = "a";
+    options.text_bytes = 1;
+    to->constraint_kind = from->constraint_kind;
+    to->constraint = from->constraint;
+    to->constraint_bytes = from->constraint_bytes;
+    to->constraint_name = from->constraint_name;
+    to->allowed_ids = from->allowed_ids;
+    to->n_allowed_ids = from->n_allowed_ids;
+    to->reasoning_tags = from->reasoning_tags;
+    if (from->max_reasoning_tokens) to->max_reasoning_tokens = from->max_reasoning_tokens;
+    request_refused(*state, &options, YK_E_INVAL, rows[i].part);
+  }
+}
+
 static void ids_back_to_text(void **state)
 {
   yk_err err = YK_ERR_INIT;
@@ -459,8 +504,9 @@ int main(void)
                                                  cmocka_unit_test(structs_that_a_later_version_has),
                                                  cmocka_unit_test(structs_that_an_older_version_has),
                                                  cmocka_unit_test(text_needs_a_tokenizer)};
-  const struct CMUnitTest with_tokenizer[] = {cmocka_unit_test(text_arguments), cmocka_unit_test(ids_back_to_text),
-                                              cmocka_unit_test(special_tokens), cmocka_unit_test(a_stream)};
+  const struct CMUnitTest with_tokenizer[] = {cmocka_unit_test(text_arguments), cmocka_unit_test(constraints),
+                                              cmocka_unit_test(ids_back_to_text), cmocka_unit_test(special_tokens),
+                                              cmocka_unit_test(a_stream)};
   int status = fixture_gate();
   if (status) return status;
   status = cmocka_run_group_tests(without_tokenizer, open_engine, close_engine);

@@ -18,6 +18,7 @@
 #include "openai/parse/answer_parser.h"
 #include "openai_fixture.h"
 #include "text/token_bytes.h"
+#include "unit/single_quotes.h"
 
 /* Ids 0 to 255 are bytes, then the end, then tags. */
 enum { END = 256, FIRST_TAG, MAX_TAGS = 8, MAX_TOKENS = 4000, N_WALKS = 3 };
@@ -65,13 +66,20 @@ static const struct {
     {YK_TOOLS_PYTHONIC, {NULL}, "["},
 };
 
+/* Strings that look like other values, or like parts of a form. */
+#define ODD_TEXTS                                                                                                      \
+  "'', ' a ', '\\nb', 'c\\td', '<b>', '\\u00e9', '5', 'true', 'null', '[1]', '{}', 'x]', '}', 'a,b', 'k=v', "          \
+  "'\\u201c', "                                                                                                        \
+  "'`', 'a\\\\b'"
+
 #define PARAMETERS                                                                                                     \
   "{'type': 'object', 'properties': {'x': {'enum': [1, 22]}, 'w': {'enum': ['p q', 'r']}, 'b': {'type': 'boolean'}, "  \
   "'s': {'type': 'string', 'pattern': '^[a-c]{1,3}$'}, 'l': {'type': 'array', 'items': {'enum': ['k', 'm']}, "         \
   "'maxItems': 2}, 'o': {'type': 'object', 'properties': {'i': {'$ref': '#/$defs/i'}}, 'required': ['i'], "            \
   "'additionalProperties': false}, 'z': {'type': 'null'}, 'c': {'const': false}, 'v': {'anyOf': [{'enum': ['k', "      \
   "'null']}, {'type': 'integer', 'minimum': 5, 'maximum': 7}]}, 'e': {'type': 'string', 'maxLength': 0}, 'y': "        \
-  "{'type': 'string', 'minLength': 2, 'maxLength': 3}}, 'required': ['x', 'w', 's', 'l', 'o', 'c', 'v', 'e', 'y'], "   \
+  "{'type': 'string', 'minLength': 2, 'maxLength': 3}, 'q': {'enum': [" ODD_TEXTS                                      \
+  "]}}, 'required': ['x', 'w', 's', 'l', 'o', 'c', 'v', 'e', 'y', 'q'], "                                              \
   "'additionalProperties': false, '$defs': {'i': {'type': 'integer', 'minimum': 0, 'maximum': 40}}}"
 #define TOOL(name)                                                                                                     \
   "{'type': 'function', 'function': {'name': '" name "', 'strict': true, 'parameters': " PARAMETERS "}}"
@@ -200,7 +208,7 @@ static void go(walk *w)
 /* ---- The calls of an answer -------------------------------------------------------------------------------------- */
 
 typedef struct calls {
-  yk_strbuf name, arguments, content;
+  yk_strbuf name, arguments, content, all; /* all: of every call, one behind the other */
   int n;
 } calls;
 
@@ -224,6 +232,20 @@ static bool fits_union(yk_json value)
   return yk_json_equals(value, "k") || yk_json_equals(value, "null");
 }
 
+static bool is_odd_text(yk_json value)
+{
+  yk_json_doc *document;
+  char *texts = double_quoted("[" ODD_TEXTS "]");
+  yk_json_rules rules = {.max_depth = 2, .max_values = 99};
+  bool found = false;
+  assert_int_equal(yk_json_parse("texts", texts, strlen(texts), &rules, &document, NULL), YK_OK);
+  YK_JSON_EACH(one, yk_json_root(document))
+  found |= yk_json_is(value, YK_JSON_STRING) && strcmp(yk_json_string(one), yk_json_string(value)) == 0;
+  yk_json_free(document);
+  free(texts);
+  return found;
+}
+
 static bool fits(const calls *c)
 {
   yk_json_doc *document;
@@ -244,8 +266,8 @@ static bool fits(const calls *c)
     fit &= yk_json_size(o) == 1 && yk_json_to_i64(yk_json_get(o, "i"), &i) && i >= 0 && i <= 40;
     fit &= yk_json_is(yk_json_get(a, "c"), YK_JSON_FALSE) && fits_union(yk_json_get(a, "v"));
     fit &= yk_json_is(y, YK_JSON_STRING) && n_characters(y) >= 2 && n_characters(y) <= 3;
-    fit &= yk_json_equals(yk_json_get(a, "e"), "") && yk_json_size(a) == 9u + (b.doc != NULL) + (z.doc != NULL) &&
-           (!b.doc || yk_json_is_bool(b));
+    fit &= is_odd_text(yk_json_get(a, "q")) && yk_json_equals(yk_json_get(a, "e"), "") &&
+           yk_json_size(a) == 10u + (b.doc != NULL) + (z.doc != NULL) && (!b.doc || yk_json_is_bool(b));
     fit &= !z.doc || yk_json_is(z, YK_JSON_NULL);
     YK_JSON_EACH(one, l) fit &= yk_json_equals(one, "k") || yk_json_equals(one, "m");
   }
@@ -266,34 +288,68 @@ static void take_event(void *user, const yk_answer_event *event)
   case YK_EVENT_ARGUMENTS: yk_strbuf_append(&c->arguments, event->text, event->n_bytes); break;
   case YK_EVENT_CALL_END:
     c->n++;
+    yk_strbuf_append(&c->all, c->name.data, c->name.length);
+    yk_strbuf_append(&c->all, c->arguments.data, c->arguments.length);
     if (!event->is_whole || !fits(c))
       fail_msg("%.*s: %.*s", (int)c->name.length, c->name.data, (int)c->arguments.length, c->arguments.data);
   }
 }
 
-/* Returns the number of calls. */
-static int check_answer(const yk_openai_request *request, const walk *w, const char *content)
+/* The bytes of the answer's piece at a byte: the token. */
+static size_t piece_at(const walk *w, size_t at)
+{
+  for (size_t i = 0; i < w->n_special; i++)
+    if (w->special[i].begin == at) return w->special[i].end - at;
+  return 1;
+}
+
+/* Parses the answer, in one piece, or token by token as in a stream. */
+static calls calls_of(const yk_openai_request *request, const walk *w, bool is_stream)
 {
   calls c = {0};
   yk_answer_parser *parser;
   const yk_answer_parser_options options = {
       .tools = request->tools, .schemas = request->schemas, .hides_special = true, .take = take_event, .user = &c};
-  const yk_output output = {.has_token = true,
-                            .text = w->text.data,
-                            .text_bytes = w->text.length,
-                            .special = w->special,
-                            .n_special = w->n_special,
-                            .finish = YK_FINISH_STOP};
   assert_int_equal(yk_answer_parser_create(&options, &parser, NULL), YK_OK);
-  assert_int_equal(yk_answer_parser_push(parser, &output, NULL), YK_OK);
+  for (size_t at = 0, n = 0; is_stream && at < w->text.length; at += n) {
+    n = piece_at(w, at);
+    const yk_text_span special = {0, n};
+    const yk_output output = {
+        .has_token = true, .text = w->text.data + at, .text_bytes = n, .special = &special, .n_special = n > 1};
+    assert_int_equal(yk_answer_parser_push(parser, &output, NULL), YK_OK);
+  }
+  const yk_output end = {.has_token = true,
+                         .text = w->text.data,
+                         .text_bytes = is_stream ? 0 : w->text.length,
+                         .special = w->special,
+                         .n_special = is_stream ? 0 : w->n_special,
+                         .finish = YK_FINISH_STOP};
+  assert_int_equal(yk_answer_parser_push(parser, &end, NULL), YK_OK);
   yk_answer_parser_free(parser);
+  return c;
+}
+
+static void free_calls(calls *c)
+{
+  yk_strbuf_free(&c->name);
+  yk_strbuf_free(&c->arguments);
+  yk_strbuf_free(&c->content);
+  yk_strbuf_free(&c->all);
+}
+
+/* Returns the number of calls. */
+static int check_answer(const yk_openai_request *request, const walk *w, const char *content)
+{
+  calls c = calls_of(request, w, false), streamed = calls_of(request, w, true);
   bool fit = content ? c.content.length >= strlen(content) && !memcmp(c.content.data, content, strlen(content))
                      : c.content.length == 0;
   if (!fit || c.n == 0)
     fail_msg("%d calls, and content %.*s: %s", c.n, (int)c.content.length, c.content.data, w->text.data);
-  yk_strbuf_free(&c.name);
-  yk_strbuf_free(&c.arguments);
-  yk_strbuf_free(&c.content);
+  bool is_same = streamed.n == c.n && streamed.all.length == c.all.length &&
+                 streamed.content.length == c.content.length && !memcmp(streamed.all.data, c.all.data, c.all.length);
+  if (!is_same) fail_msg("streamed, other calls: %s", w->text.data);
+  free_calls(&c);
+  free_calls(&streamed);
   return c.n;
 }
 
