@@ -59,11 +59,11 @@ static yk_status warn_contradictions(const checkpoint_view *c, yk_err *err)
   }
   if (plain.n)
     yk_log_write(c->log, YK_LOG_WARN,
-                 "%s (%d linear layers in all) is not quantised, though quantization_config does not leave it out",
+                 "%s (%d linear layers in all) is not quantised, although quantization_config does not exclude it",
                  plain.first, plain.n);
   if (excluded.n)
     yk_log_write(c->log, YK_LOG_WARN,
-                 "%s (%d linear layers in all) is quantised, though quantization_config leaves it out", excluded.first,
+                 "%s (%d linear layers in all) is quantised, although quantization_config excludes it", excluded.first,
                  excluded.n);
   if (blank.n)
     yk_log_write(c->log, YK_LOG_WARN,

@@ -391,8 +391,7 @@ static yk_status read_nemotron(yk_json root, const char *file, yk_model_config *
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: n_shared_experts %d is not supported for this family; supported: 1",
                       file, n_shared);
   if (config->mlp_bias)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: mlp_bias true is not supported beside experts; supported: false",
-                      file);
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: mlp_bias true is not supported with experts; supported: false", file);
   x->normalise = x->has_choice_bias = true;
   x->scoring = YK_SCORE_SIGMOID;
   x->group_score = YK_GROUP_SCORE_LARGEST_TWO;

@@ -234,9 +234,8 @@ static yk_status find_settings(yk_json root, const char *file, bool is_gemma, yk
   {
     const char *name = yk_json_string(key);
     if (strcmp(name, "full_attention") != 0 && strcmp(name, "sliding_attention") != 0)
-      return yk_err_set(err, YK_E_FORMAT,
-                        "%s: key \"%s\": expected only full_attention and sliding_attention beside each other", *label,
-                        name);
+      return yk_err_set(err, YK_E_FORMAT, "%s: key \"%s\": expected only full_attention and sliding_attention together",
+                        *label, name);
   }
   *object = full;
   return YK_OK;

@@ -73,7 +73,8 @@ static yk_status fold_block(const yk_weight_view *weight, int64_t n_begin, int64
     to[n - n_begin] = (float)*sum;
     if (!isfinite(to[n - n_begin]))
       return yk_err_set(err, YK_E_FORMAT,
-                        "%s: the bias of output %" PRId64 ", with what is folded into it: expected a finite number, "
+                        "%s: the bias of output %" PRId64
+                        ", including the terms folded into it: expected a finite number, "
                         "found %g",
                         weight->tensor ? weight->tensor : "a weight", n, *sum);
   }

@@ -138,7 +138,7 @@ static pending *slot_for(yk_door *door, yk_strbuf *refused)
     if (door->slots[i].fd < 0) return &door->slots[i];
     if (door->slots[i].deadline_ns < oldest->deadline_ns) oldest = &door->slots[i];
   }
-  refuse(door, oldest, "too many connections have proven nothing", refused);
+  refuse(door, oldest, "too many connections without a valid proof", refused);
   return oldest;
 }
 

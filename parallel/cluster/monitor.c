@@ -112,7 +112,7 @@ static void read_control(yk_cluster *c, int process)
     control->heard_ns = yk_clock_now_ns();
     control->n_in += (size_t)n;
     if (handle_messages(c, process)) continue;
-    fail_with(c, process, "sent what is no heartbeat");
+    fail_with(c, process, "sent a message other than a heartbeat");
     end_control(c, process);
     return;
   }

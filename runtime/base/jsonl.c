@@ -163,7 +163,7 @@ static yk_status read_stored(yk_jsonl_reader *reader, const yk_jsonl_stored *sto
     stored_kind kind = kind_of(stored, &line);
     yk_status status = YK_OK;
     if (kind == STORED_OTHER)
-      status = yk_err_set(err, YK_E_FORMAT, "not the beginning of what is written here");
+      status = yk_err_set(err, YK_E_FORMAT, "not the beginning of a line of this format");
     else if (kind == STORED_WHOLE && lost)
       status = yk_err_set(err, YK_E_FORMAT, "follows a line that ends in bytes of zero");
     else if (kind == STORED_WHOLE)

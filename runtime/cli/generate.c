@@ -251,7 +251,8 @@ static void print_rates(generation *session)
     yk_log_write(log, YK_LOG_INFO, "prefixes: %llu of %llu tokens were found computed",
                  (unsigned long long)stats.prefix_reused_tokens, (unsigned long long)stats.prefix_tokens);
   if (stats.preemptions)
-    yk_log_write(log, YK_LOG_INFO, "preemptions: %llu, for want of KV memory", (unsigned long long)stats.preemptions);
+    yk_log_write(log, YK_LOG_INFO, "preemptions: %llu, because KV memory was full",
+                 (unsigned long long)stats.preemptions);
   if (stats.prefill_s > 0)
     yk_log_write(log, YK_LOG_INFO, "prefill: %.0f tokens/s", (double)stats.prefill_step_tokens / stats.prefill_s);
   if (stats.decode_s > 0)

@@ -19,7 +19,7 @@ static const struct {
     {"score", "log-probabilities and perplexity of a text", yk_cli_score},
     {"bench", "speed of one load; bench machine: of the machine", yk_cli_bench},
     {"study", "how a model scales over ranks, with error bars", yk_cli_study},
-    {"plan", "what a model takes on 1 to 8 ranks", yk_cli_plan},
+    {"plan", "memory of a model on 1 to 8 ranks", yk_cli_plan},
     {"convert", "a quantised model in another format, exactly", yk_cli_convert},
     {"quantize", "16-bit weights to 4 bits, as vLLM reads them too", yk_cli_quantize},
     {"tokenize", "text to token ids", yk_cli_tokenize},

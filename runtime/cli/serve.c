@@ -210,7 +210,7 @@ static void fill_http_options(serve_options *options, yk_option out[N_HTTP_OPTIO
        .help = "metrics' names begin so; vllm: as vLLM's", .fallback = server->metrics_prefix,
        .parse = take_metrics_prefix},
       {"allowed-host", NULL, YK_OPTION_CALL, options, "NAME",
-       .help = "name by which clients may call, as behind a proxy on this machine; repeatable",
+       .help = "host name that clients may use, as of a proxy on this machine; repeatable",
        .fallback = "this machine's if --host is, else any", .parse = add_allowed_host},
       {"disable-log-stats", NULL, YK_OPTION_FLAG, &options->disables_log_stats,
        .help = "no log lines of load and tokens/s"},
@@ -236,7 +236,7 @@ static void fill_limit_options(serve_options *options, yk_option out[N_LIMIT_OPT
   yk_server_options *server = &options->server;
   const yk_option table[] = {
       {"max-waiting", NULL, YK_OPTION_INT, &options->max_waiting, "N",
-       .help = "requests beside running ones; more get 429", .max = 1 << 20},
+       .help = "waiting requests; further requests get 429", .max = 1 << 20},
       {"max-connections", NULL, YK_OPTION_INT, &options->max_connections, "N", .help = "connections at once", .min = 1,
        .max = 1 << 20},
       {"max-body-bytes", NULL, YK_OPTION_BYTES, &server->max_body_bytes, "SIZE", .help = "largest request"},

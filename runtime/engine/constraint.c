@@ -88,7 +88,7 @@ void yk_request_constraint_end(yk_request_constraint *c)
 
 static void fail(yk_request_constraint *c, int32_t position, int32_t id)
 {
-  yk_err_set(&c->error, YK_E_INTERNAL, "output token %d (id %d) is not what the constraint allows", position, id);
+  yk_err_set(&c->error, YK_E_INTERNAL, "output token %d (id %d) is not allowed by the constraint", position, id);
 }
 
 /* The matcher begins after the reasoning, with the text after the close tag in the tag's token. */
@@ -99,7 +99,7 @@ static void skip_reasoning(yk_request_constraint *c)
   if (c->n_accepted > 0) yk_matcher_restart(c->matcher);
   c->n_accepted = r->first;
   if (r->text.length > 0 && !yk_matcher_accept_text(c->matcher, r->text.data, r->text.length))
-    yk_err_set(&c->error, YK_E_INTERNAL, "the text behind the reasoning is not what the constraint allows");
+    yk_err_set(&c->error, YK_E_INTERNAL, "the text after the reasoning is not allowed by the constraint");
 }
 
 /* Returns false if there is no next token. */

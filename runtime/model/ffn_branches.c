@@ -129,7 +129,7 @@ static void destroy(yk_device *dev, yk_sublayer *b)
   free(b);
 }
 
-const yk_sublayer_kind yk_ffn_branches = {.name = "mixture of experts beside a dense FFN",
+const yk_sublayer_kind yk_ffn_branches = {.name = "mixture of experts in parallel with a dense FFN",
                                           .measure = measure,
                                           .load = load,
                                           .forward = forward,

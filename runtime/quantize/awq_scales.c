@@ -214,7 +214,8 @@ yk_status yk_awq_scales_check(const yk_checkpoint *checkpoint, const char *dir, 
                       dir);
   if (yk_checkpoint_config(checkpoint)->experts.has_branches)
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: method awq: experts beside a dense FFN are not supported; supported: method rtn", dir);
+                      "%s: method awq: experts in parallel with a dense FFN are not supported; supported: method rtn",
+                      dir);
   return yk_calibration_check(checkpoint, err);
 }
 

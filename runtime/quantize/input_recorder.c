@@ -144,7 +144,7 @@ static yk_status on_mixture(void *user, const yk_mixture *mixture, const yk_mixt
 
 static yk_status no_memory(yk_err *err)
 {
-  return yk_err_set(err, YK_E_NOMEM, "no memory for what layers read");
+  return yk_err_set(err, YK_E_NOMEM, "no memory for the recorded inputs of layers");
 }
 
 /* Rows per kind: experts' down projections have one per choice. */

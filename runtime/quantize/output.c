@@ -49,7 +49,7 @@ static yk_status identity_of(const yk_quantize_options *options, yk_device_kind 
   YK_TRY(yk_model_identity(options->model_dir, &source, err));
   yk_strbuf text = YK_STRBUF_INIT;
   append_identity(&text, options, device, source);
-  yk_status status = text.failed ? yk_err_set(err, YK_E_NOMEM, "no memory for what a run is begun with")
+  yk_status status = text.failed ? yk_err_set(err, YK_E_NOMEM, "no memory for the settings of a run")
                                  : yk_json_parse(run_name, text.data, text.length, NULL, out, err);
   yk_strbuf_free(&text);
   return status;

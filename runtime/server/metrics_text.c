@@ -110,7 +110,7 @@ static void state(writer *w, const yk_metrics_view *view)
   labelled(w, sleep, "sleep_state", "awake", view->info != NULL);
   single(w, "kv_cache_usage_perc", "gauge", "Share of the KV blocks in use, 0 to 1.",
          n_blocks ? (double)n_used / (double)n_blocks : 0);
-  single(w, "state_cache_usage_perc", "gauge", "Share of the places for snapshots of recurrent states in use, 0 to 1.",
+  single(w, "state_cache_usage_perc", "gauge", "Share of the entries for snapshots of recurrent states in use, 0 to 1.",
          now->states_total ? (double)now->states_used / (double)now->states_total : 0);
 }
 
@@ -134,7 +134,7 @@ static void counters(writer *w, const yk_metrics *m, const yk_engine_stats *now)
   single(w, "mask_time_seconds_total", "counter",
          "Time from the start of these steps until their masks were filled, while the ranks compute.",
          now->mask_s + before->mask_s);
-  single(w, "num_preemptions_total", "counter", "Preemptions, for want of KV blocks.",
+  single(w, "num_preemptions_total", "counter", "Preemptions because no KV block was free.",
          (double)(now->preemptions + before->preemptions));
   single(w, "prompt_tokens_total", "counter",
          "Prompt tokens, of each sample of a prompt, once its first token is there.", (double)m->prompt_tokens);
@@ -171,7 +171,7 @@ static void append_rank(writer *w, int rank, const yk_engine_info *info)
 static void memory(writer *w, const yk_engine_info *info)
 {
   static const char name[] = "rank_memory_bytes";
-  head(w, name, "gauge", "Memory of a rank's device, by what it holds.");
+  head(w, name, "gauge", "Memory of a rank's device, by use.");
   for (int rank = 0; rank < info->n_ranks; rank++) {
     const yk_rank_memory *m = &info->memory[rank];
     const struct {
@@ -266,7 +266,7 @@ static void requests(writer *w, const yk_metrics *m)
   histogram(w, "time_to_first_token_seconds", "From a request's arrival to its first token.",
             &m->time_to_first_token_s);
   histogram(w, "inter_token_latency_seconds", "Between two tokens of a request.", &m->inter_token_s);
-  histogram(w, "request_time_per_output_token_seconds", "Mean time of a request's tokens behind the first.",
+  histogram(w, "request_time_per_output_token_seconds", "Mean time of a request's tokens after the first.",
             &m->request_token_s);
   histogram(w, "e2e_request_latency_seconds", "From a request's arrival to its end.", &m->e2e_s);
   histogram(w, "request_queue_time_seconds", "Waiting to run.", &m->queue_s);

@@ -316,7 +316,7 @@ static void take_line_byte(yk_request_guard *guard, char byte, yk_strbuf *out)
 static void take_chunk_end_byte(yk_request_guard *guard, char byte, yk_strbuf *out)
 {
   if (byte != line_end[guard->text.length]) {
-    REFUSE(guard, 400, "expected a line end behind a chunk");
+    REFUSE(guard, 400, "expected a line end after a chunk");
     return;
   }
   if (!add_byte(guard, byte) || byte != '\n') return;

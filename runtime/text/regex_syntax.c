@@ -144,7 +144,7 @@ static yk_status property(reader *in, yk_code_set *set)
     return unsupported(in, start, in->at - start + 1, "expected a category or script in letters");
   in->at++;
   if (!yk_unicode_add_property(set, in->pattern + begin, n))
-    return unsupported(in, start, in->at - start, "no such category or script is known");
+    return unsupported(in, start, in->at - start, "unknown category or script");
   yk_code_set_order(set);
   if (negated) yk_code_set_invert(set);
   return YK_OK;

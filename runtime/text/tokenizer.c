@@ -257,7 +257,7 @@ static yk_status check_plain(const yk_spans *plain, size_t n_bytes, yk_err *err)
     yk_span span = plain->items[i];
     if (span.begin < at || span.end <= span.begin || span.end > n_bytes)
       return yk_err_set(err, YK_E_INVAL,
-                        "plain text: expected spans in order within %zu bytes, found %zu to %zu behind %zu", n_bytes,
+                        "plain text: expected spans in order within %zu bytes, found %zu to %zu after %zu", n_bytes,
                         span.begin, span.end, at);
     at = span.end;
   }

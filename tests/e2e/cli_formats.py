@@ -196,7 +196,7 @@ class Formats(harness.Case):
             expected = tokens()
             self.edit_config(ignore=["lm_head", pattern])
             self.assertEqual(tokens(), expected)
-            self.assertIn("is quantised, though quantization_config leaves it out", self.last_err)
+            self.assertIn("is quantised, although quantization_config excludes it", self.last_err)
 
     def test_zero_points_with_a_symmetric_configuration(self):
         for name, group, key, tensor in (

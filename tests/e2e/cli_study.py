@@ -227,7 +227,7 @@ class Whole(Base):
         self.assertEqual(limit["offered_throughput"], 50 * 6)
         self.assertAlmostEqual(limit["offered_share"], point["output_throughput"] / 300)
         self.check_flow(point)
-        self.assertIn(f"{100 * limit['offered_share']:.1f} % of what was offered", done.out)
+        self.assertIn(f"{100 * limit['offered_share']:.1f} % of the offered rate", done.out)
 
     def check_flow(self, point):
         limit = point["limit"]

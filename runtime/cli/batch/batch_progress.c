@@ -66,5 +66,6 @@ void yk_batch_progress_summarise(yk_batch_progress *progress)
     yk_log_write(log, YK_LOG_INFO, "prefixes: %llu of %llu tokens were found computed",
                  (unsigned long long)stats.prefix_reused_tokens, (unsigned long long)stats.prefix_tokens);
   if (stats.preemptions)
-    yk_log_write(log, YK_LOG_INFO, "preemptions: %llu, for want of KV memory", (unsigned long long)stats.preemptions);
+    yk_log_write(log, YK_LOG_INFO, "preemptions: %llu, because KV memory was full",
+                 (unsigned long long)stats.preemptions);
 }

@@ -29,7 +29,7 @@ static void print_kind(const char *name, const yk_step_times *times, const yk_en
   const int n_ranks = info->n_ranks;
   if (times->n_steps == 0) return;
   double us = 1e6 / (double)times->n_steps;
-  printf("\n%-20s %9.1f   over %llu timed steps; %.1f us of timestamps have been taken off\n", name, times->step_s * us,
+  printf("\n%-20s %9.1f   over %llu timed steps; %.1f us of timestamps are subtracted\n", name, times->step_s * us,
          (unsigned long long)times->n_steps, times->timestamp_cost_s * us);
   printf("%-20s", "rank");
   for (int rank = 0; rank < n_ranks; rank++) printf(" %9d", rank);

@@ -7,11 +7,11 @@
 
 static const char help[] = "/help          this list\n"
                            "/clear         forget the conversation, but not the system's message\n"
-                           "/system TEXT   set the system's message; without TEXT: take it away\n"
-                           "/undo          take back the last message and its answer\n"
+                           "/system TEXT   set the system's message; without TEXT: remove it\n"
+                           "/undo          remove the last message and its answer\n"
                            "/exit          leave, as Ctrl-D does\n"
                            "A line that ends in a backslash continues in the next one; Alt-Enter begins a new line.\n"
-                           "A message may begin with a slash behind a space. Ctrl-C stops an answer.\n";
+                           "A message that begins with a slash needs a space before it. Ctrl-C stops an answer.\n";
 
 static yk_status run_help(yk_chat_session *session, const char *text, size_t n_bytes, yk_err *err)
 {

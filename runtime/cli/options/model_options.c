@@ -113,7 +113,7 @@ static void fill_engine_options(yk_model_options *options, yk_option out[N_ENGIN
       {"state-cache-bytes", NULL, YK_OPTION_BYTES, &options->state_cache_bytes, "SIZE",
        .help = "memory of all ranks for snapshots of recurrent states, from which prompts with the same beginning "
                "continue; 0: none",
-       .fallback = "a quarter of what weights and states leave; on CPUs at most 4 GiB and an eighth of memory"},
+       .fallback = "a quarter of the memory without weights and states; on CPUs at most 4 GiB and an eighth of memory"},
       {"seed", NULL, YK_OPTION_SEED, &options->seed, "N", .help = "of sampling, below 2^64; -1: as if not given"},
       {"step-timeout", NULL, YK_OPTION_NUMBER, &options->step_timeout_s, "SECONDS",
        .help = "a longer step fails and names the stalled ranks", .fallback = "60 on GPUs, none on CPUs", .max = 86400,

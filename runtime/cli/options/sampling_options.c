@@ -38,7 +38,7 @@ void yk_sampling_options_init(yk_sampling_options *options)
        .min = 1, .max = YK_OPENAI_MAX_SAMPLES},
       {"min-tokens", NULL, YK_OPTION_INT, &options->min_tokens, "N", .help = "tokens before any stop",
        .max = INT32_MAX},
-      {"temperature", NULL, YK_OPTION_NUMBER, &options->temperature, "T", .help = "0 takes the likeliest token",
+      {"temperature", NULL, YK_OPTION_NUMBER, &options->temperature, "T", .help = "0 selects the most likely token",
        .fallback = "the model's, else 1", .max = 100, .given = &options->temperature_given},
       {"top-k", NULL, YK_OPTION_INT, &options->top_k, "K", .help = "draw from the K likeliest; 0, -1: all",
        .fallback = "the model's", .min = -1, .max = INT32_MAX, .given = &options->top_k_given},

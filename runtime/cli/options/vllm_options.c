@@ -3,10 +3,10 @@
 #define ONE_MACHINE  "a server is one copy of the model; start one for each, and a router in front of them"
 #define NO_PLUGINS   "Yoke runs no Python code of its users; leave it out"
 #define NO_DRAFTS    "Yoke does not decode speculatively, and does not use a model's mtp layers; leave it out"
-#define NO_MEDIA     "Yoke reads text alone; leave it out"
+#define NO_MEDIA     "Yoke accepts text only; leave it out"
 #define GRAMMAR      "constrained output always uses xgrammar; leave it out"
 #define NO_POOLING   "Yoke generates text, and computes no embeddings; leave it out"
-#define NO_TRANSFER  "Yoke keeps the KV cache to itself; leave it out"
+#define NO_TRANSFER  "Yoke does not share its KV cache; leave it out"
 #define NO_OFFLOAD   "Yoke keeps weights and KV in the memory of its devices; use more ranks (--tensor-parallel-size)"
 #define NO_TLS       "Yoke serves plain HTTP; let a proxy in front of it (nginx, Caddy) speak TLS"
 #define HF_OVERRIDES "use --hf-overrides '{\"rope_scaling\": {...}, \"rope_theta\": N}'"
@@ -25,9 +25,9 @@
 /* In the order of vLLM's own list, followed by options of earlier versions. */
 static const yk_foreign_option options[] = {
     /* The HTTP server */
-    REFUSED("chat-template-content-format", NULL, ONE, "auto", "Yoke sees from the template what it reads"),
-    REFUSED("trust-request-chat-template", NULL, FLAG, "false", "templates are the server's alone; leave it out"),
-    REFUSED("response-role", NULL, ONE, "assistant", "answers are the assistant's; leave it out"),
+    REFUSED("chat-template-content-format", NULL, ONE, "auto", "Yoke derives this from the template"),
+    REFUSED("trust-request-chat-template", NULL, FLAG, "false", "only the server sets templates; leave it out"),
+    REFUSED("response-role", NULL, ONE, "assistant", "answers always have the role assistant; leave it out"),
     REFUSED("return-tokens-as-token-ids", NULL, FLAG, "false",
             "send \"return_tokens_as_token_ids\": true with a request"),
     PASSED("enable-auto-tool-choice", NULL, FLAG),
@@ -61,7 +61,7 @@ static const yk_foreign_option options[] = {
     REFUSED("enable-ssl-refresh", NULL, FLAG, "false", NO_TLS),
     REFUSED("ssl-cert-reqs", NULL, ONE, "0", NO_TLS),
     REFUSED("ssl-ciphers", NULL, ONE, "", NO_TLS),
-    REFUSED("root-path", NULL, ONE, "", "let the proxy in front take its prefix off paths (proxy_pass .../;)"),
+    REFUSED("root-path", NULL, ONE, "", "let the proxy remove its prefix from paths (proxy_pass .../;)"),
     REFUSED("middleware", NULL, ONE, "", NO_PLUGINS),
     PASSED("enable-request-id-headers", NULL, FLAG),
     PASSED("disable-fastapi-docs", NULL, FLAG),
@@ -71,7 +71,7 @@ static const yk_foreign_option options[] = {
     REFUSED("api-server-count", "asc", ONE, "1", "one thread serves all connections; leave it out"),
     PASSED("disable-frontend-multiprocessing", NULL, FLAG),
     REFUSED("config", NULL, ONE, "", "Yoke reads no file of options; write them on the command line"),
-    REFUSED("grpc", NULL, FLAG, "false", "Yoke speaks HTTP alone; leave it out"),
+    REFUSED("grpc", NULL, FLAG, "false", "Yoke serves plain HTTP only; leave it out"),
     REFUSED("enable-log-requests", NULL, FLAG, "false", "use --log-requests"),
     REFUSED("disable-log-requests", NULL, FLAG, "true", "use --log-requests"),
     PASSED("aggregate-engine-logging", NULL, FLAG),
@@ -83,7 +83,8 @@ static const yk_foreign_option options[] = {
     REFUSED("tokenizer-mode", NULL, ONE, "auto|hf|slow",
             "Yoke reads tokenizer.json alone; give the directory of one with --tokenizer"),
     PASSED("trust-remote-code", NULL, FLAG),
-    REFUSED("hf-config-path", NULL, ONE, "", "config.json lies beside the weights; change keys with --hf-overrides"),
+    REFUSED("hf-config-path", NULL, ONE, "",
+            "config.json is in the folder of the weights; change keys with --hf-overrides"),
     REFUSED("config-format", NULL, ONE, "auto|hf", "Yoke reads config.json alone; take a checkpoint that has one"),
     {"hf-token", NULL, YK_FOREIGN_MAYBE, NULL, NULL, true},
     PASSED("code-revision", NULL, ONE),
@@ -97,13 +98,13 @@ static const yk_foreign_option options[] = {
             "which"),
     PASSED("allow-deprecated-quantization", NULL, FLAG),
     PASSED("enforce-eager", NULL, FLAG),
-    REFUSED("enable-return-routed-experts", NULL, FLAG, "false", "Yoke does not tell them; leave it out"),
+    REFUSED("enable-return-routed-experts", NULL, FLAG, "false", "Yoke does not report them; leave it out"),
     REFUSED("max-logprobs", NULL, ONE, "20", "requests may ask for up to 20; leave it out"),
     REFUSED("logprobs-mode", NULL, ONE, "raw_logprobs", "log-probabilities are of the raw logits; leave it out"),
     REFUSED("disable-sliding-window", NULL, FLAG, "false", "use --hf-overrides '{\"sliding_window\": null}'"),
     PASSED("disable-cascade-attn", NULL, FLAG),
     REFUSED("skip-tokenizer-init", NULL, FLAG, "false",
-            "leave it out; prompts may be ids all the same, and answers are where there is no tokenizer.json"),
+            "leave it out; prompts may be ids in any case, and so are answers if there is no tokenizer.json"),
     REFUSED("enable-prompt-embeds", NULL, FLAG, "false", "prompts are text or ids; leave it out"),
     REFUSED("pooler-config", NULL, ONE, "", NO_POOLING),
     REFUSED("override-pooler-config", NULL, ONE, "", NO_POOLING),
@@ -155,8 +156,8 @@ static const yk_foreign_option options[] = {
     PASSED("dbo-decode-token-threshold", NULL, ONE),
     PASSED("dbo-prefill-token-threshold", NULL, ONE),
     PASSED("disable-nccl-for-dp-synchronization", NULL, FLAG),
-    REFUSED("enable-eplb", NULL, FLAG, "false", "experts stay where they are dealt; leave it out"),
-    REFUSED("eplb-config", NULL, ONE, "", "experts stay where they are dealt; leave it out"),
+    REFUSED("enable-eplb", NULL, FLAG, "false", "experts are not moved between ranks; leave it out"),
+    REFUSED("eplb-config", NULL, ONE, "", "experts are not moved between ranks; leave it out"),
     REFUSED("expert-placement-strategy", NULL, ONE, "linear", "ranks hold ranges of experts; leave it out"),
     PASSED("max-parallel-loading-workers", NULL, ONE),
     REFUSED("ray-workers-use-nsight", NULL, FLAG, "false", TIMING),
@@ -215,9 +216,9 @@ static const yk_foreign_option options[] = {
     /* Scheduling */
     PASSED("max-num-partial-prefills", NULL, ONE),
     PASSED("max-long-partial-prefills", NULL, ONE),
-    REFUSED("scheduling-policy", NULL, ONE, "fcfs", "requests run in the order in which they come; leave it out"),
+    REFUSED("scheduling-policy", NULL, ONE, "fcfs", "requests run in order of arrival; leave it out"),
     REFUSED("enable-chunked-prefill", NULL, FLAG, "true",
-            "long prompts are always computed in chunks; --max-num-batched-tokens says of how many tokens"),
+            "long prompts are always computed in chunks; --max-num-batched-tokens sets their size"),
     PASSED("disable-chunked-mm-input", NULL, FLAG),
     REFUSED("scheduler-cls", NULL, ONE, "", NO_PLUGINS),
     PASSED("disable-hybrid-kv-cache-manager", NULL, FLAG),
@@ -232,7 +233,7 @@ static const yk_foreign_option options[] = {
     REFUSED("kv-transfer-config", NULL, ONE, "", NO_TRANSFER),
     REFUSED("kv-events-config", NULL, ONE, "", NO_TRANSFER),
     REFUSED("ec-transfer-config", NULL, ONE, "", NO_TRANSFER),
-    REFUSED("weight-transfer-config", NULL, ONE, "", "weights are read from files alone; leave it out"),
+    REFUSED("weight-transfer-config", NULL, ONE, "", "weights are read only from files; leave it out"),
     REFUSED("afd-config", NULL, ONE, "", NO_TRANSFER),
     REFUSED("additional-config", NULL, ONE, "", "Yoke has no platform plugins; leave it out"),
     REFUSED("enable-fault-tolerance", NULL, FLAG, "false", "use --restart-on-failure of yoke serve"),
@@ -248,8 +249,8 @@ static const yk_foreign_option options[] = {
     PASSED("num-scheduler-steps", NULL, ONE),
     PASSED("multi-step-stream-outputs", NULL, FLAG),
     PASSED("use-v2-block-manager", NULL, FLAG),
-    REFUSED("preemption-mode", NULL, ONE, "recompute", "what is put off is computed again; leave it out"),
-    REFUSED("scheduler-delay-factor", NULL, ONE, "0|0.0", "requests are not put off; leave it out"),
+    REFUSED("preemption-mode", NULL, ONE, "recompute", "preempted requests are computed again; leave it out"),
+    REFUSED("scheduler-delay-factor", NULL, ONE, "0|0.0", "requests are not deferred; leave it out"),
     PASSED("max-seq-len-to-capture", NULL, ONE),
     PASSED("max-context-len-to-capture", NULL, ONE),
     PASSED("disable-async-output-proc", NULL, FLAG),

@@ -14,7 +14,7 @@ typedef struct compare_options {
 
 static const char about[] =
     "Compare the points of two studies. The ratio B / A has a 95 % interval that includes the differences between "
-    "engine starts; a difference exceeds the noise where the interval leaves out 1, as one in twenty equal points "
+    "engine starts; a difference exceeds the noise where the interval excludes 1, as one in twenty equal points "
     "does by chance. Points of one study alone are listed at the end.";
 
 static const char examples[] = "  yoke study compare before/study.json after/study.json\n"
@@ -84,8 +84,8 @@ int yk_cli_study_compare(int argc, char **argv)
       {"fail-above", NULL, YK_OPTION_NUMBER, &options.fail_above_percent, "PERCENT",
        .help = "exit with 1 if a point is worse by more than this and than the noise", .fallback = "exit with 0",
        .max = 1e6, .given = &options.fails},
-      {"metric", NULL, YK_OPTION_STRING, &options.metric, "NAME", .help = "what is compared, as study.json calls it",
-       .fallback = "output_throughput"},
+      {"metric", NULL, YK_OPTION_STRING, &options.metric, "NAME",
+       .help = "the compared figure, by its name in study.json", .fallback = "output_throughput"},
   };
   const yk_option_group groups[] = {{"Comparison", own, 2}};
   const yk_command command = {"yoke study compare",  "A.json B.json [options]", about, examples, groups, 1,

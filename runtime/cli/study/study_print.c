@@ -104,7 +104,7 @@ static void write_limit(const json_t *limit, char text[TEXT_BYTES])
   if (!limit) return;
   int used = snprintf(text, TEXT_BYTES, "%.1f %% (%.40s)", 100 * number_of(limit, "share"), bound ? bound : "?");
   if (json_object_get(limit, "offered_share"))
-    snprintf(text + used, (size_t)(TEXT_BYTES - used), ", %.1f %% of what was offered",
+    snprintf(text + used, (size_t)(TEXT_BYTES - used), ", %.1f %% of the offered rate",
              100 * number_of(limit, "offered_share"));
 }
 

@@ -77,7 +77,7 @@ void yk_plan_note(const yk_model_config *config, const yk_model_memory *memory, 
     remark(plan, "%d weights are kept as 16 bits: %s have no GEMM for their format", memory[0].n_unkept,
            plan->device == YK_DEVICE_CUDA ? "GPUs" : "CPU ranks");
   if (memory[0].n_float_inputs > 0)
-    remark(plan, "inputs of %d weights stay floats, though the checkpoint means them to be quantised to 8 bits",
+    remark(plan, "inputs of %d weights stay floats, although the checkpoint requests 8-bit inputs",
            memory[0].n_float_inputs);
 }
 
