@@ -208,7 +208,7 @@ static void go(walk *w)
 /* ---- The calls of an answer -------------------------------------------------------------------------------------- */
 
 typedef struct calls {
-  yk_strbuf name, arguments, content, all; /* all: of every call, one behind the other */
+  yk_strbuf name, arguments, content, all; /* all: of every call, one after the other */
   int n;
 } calls;
 
