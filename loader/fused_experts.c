@@ -24,61 +24,58 @@ static const fused_kind router_kind = {"mlp.gate", {YK_ROLE_ROUTER}, 1};
 /* The suffix after that name, and the suffix of a single expert's tensor. */
 typedef struct fused_suffix {
   const char *fused, *single;
+  bool is_transposed; /* [experts, inputs, outputs] */
 } fused_suffix;
 
-static const fused_suffix common_suffixes[] = {{"", "weight"},
-                                               {".weight", "weight"},
-                                               {"_packed", "weight_packed"},
-                                               {"_scale", "weight_scale"},
-                                               {"_global_scale", "weight_global_scale"},
-                                               {"_scale_inv", "weight_scale_inv"},
-                                               {"_zero_point", "weight_zero_point"},
-                                               {"", NULL}}; /* the end */
+static const fused_suffix common_suffixes[] = {{"", "weight", false},
+                                               {".weight", "weight", false},
+                                               {"_packed", "weight_packed", false},
+                                               {"_scale", "weight_scale", false},
+                                               {"_global_scale", "weight_global_scale", false},
+                                               {"_scale_inv", "weight_scale_inv", false},
+                                               {"_zero_point", "weight_zero_point", false},
+                                               {"", NULL, false}}; /* the end */
 
-static const fused_suffix gpt_oss_suffixes[] = {
-    {"_blocks", "weight_packed"}, {"_scales", "weight_scale"}, {"_bias", "bias"}, {"", NULL}};
+static const fused_suffix gpt_oss_suffixes[] = {{"_blocks", "weight_packed", false},
+                                                {"_scales", "weight_scale", false},
+                                                {"_bias", "bias", false},
+                                                {"", "weight", true},
+                                                {"", NULL, false}};
 
 /* How a family's files fuse experts. */
 typedef struct fused_form {
   fused_kind kinds[N_KINDS];
   const fused_suffix *suffixes;
-  bool is_transposed; /* [experts, inputs, outputs] */
 } fused_form;
 
 static const fused_form common_form = {{{"mlp.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP}, 2},
                                         {"mlp.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}},
-                                       common_suffixes,
-                                       false};
+                                       common_suffixes};
 
 static const fused_form granite_form = {{{"block_sparse_moe.input_linear", {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP}, 2},
                                          {"block_sparse_moe.output_linear", {YK_ROLE_EXPERT_DOWN}, 1}},
-                                        common_suffixes,
-                                        false};
+                                        common_suffixes};
 
 /* gpt-oss: each expert's gate and up stay one module, with interleaved outputs (yk_experts_config.is_interleaved). */
 static const fused_form gpt_oss_form = {
     {{"mlp.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE}, 1}, {"mlp.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}},
-    gpt_oss_suffixes,
-    false};
+    gpt_oss_suffixes};
 
-static const fused_suffix plain_suffixes[] = {{"", "weight"}, {"", NULL}};
+static const fused_suffix transposed_suffixes[] = {{"", "weight", true}, {"", NULL, false}};
 
 static const fused_form llama4_form = {
     {{"feed_forward.experts.gate_up_proj", {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP}, 2},
      {"feed_forward.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}},
-    plain_suffixes,
-    true};
+    transposed_suffixes};
 
 /* Nemotron-3: experts without a gate, as the class holds them. */
 static const fused_form nemotron_form = {
     {{"mixer.experts.up_proj", {YK_ROLE_EXPERT_UP}, 1}, {"mixer.experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}},
-    common_suffixes,
-    false};
+    common_suffixes};
 
 static const fused_form gemma4_form = {{{"experts.gate_up_proj", {YK_ROLE_EXPERT_GATE, YK_ROLE_EXPERT_UP}, 2},
                                         {"experts.down_proj", {YK_ROLE_EXPERT_DOWN}, 1}},
-                                       common_suffixes,
-                                       false};
+                                       common_suffixes};
 
 static const fused_form *form_of(yk_model_family family)
 {
@@ -102,6 +99,7 @@ typedef struct fused_tensor {
   int32_t layer;
   const fused_kind *kind;
   const char *suffix; /* suffix of a single expert's tensor */
+  bool is_transposed;
 } fused_tensor;
 
 typedef struct pieces {
@@ -151,27 +149,11 @@ static bool find_fused(const yk_model_config *config, const yk_tensor *tensor, f
       out->tensor = tensor;
       out->kind = kind;
       out->suffix = suffix->single;
+      out->is_transposed = suffix->is_transposed;
       return true;
     }
   }
   return false;
-}
-
-/* Files of gpt-oss with plain experts have the transposed matrices [experts, inputs, outputs]. */
-static yk_status refuse_transposed(const yk_model_config *config, const yk_shards *shards, yk_err *err)
-{
-  for (int32_t layer = 0; config->family == YK_FAMILY_GPT_OSS && layer < config->n_layers; layer++)
-    for (int k = 0; k < N_KINDS; k++) {
-      char name[NAME_BYTES];
-      const char *file = NULL;
-      name_fused(config, layer, &gpt_oss_form.kinds[k], name);
-      if (yk_shards_find(shards, name, &file))
-        return yk_err_set(err, YK_E_UNSUPPORTED,
-                          "%s: tensor %s: plain experts are not supported for this family; supported: MXFP4 (%s_blocks "
-                          "and %s_scales), as in the original files",
-                          file, name, name, name);
-    }
-  return YK_OK;
 }
 
 /* With scales per block of outputs, no block may contain rows of both gate and up. */
@@ -212,7 +194,7 @@ static yk_status check(const yk_model_config *config, const fused_tensor *f, yk_
   if (t->n_dims < 1 || t->shape[0] != config->experts.n_experts)
     return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected %d experts, found %" PRId64, f->file, t->name,
                       config->experts.n_experts, t->n_dims < 1 ? 0 : t->shape[0]);
-  if (form_of(config->family)->is_transposed) return check_transposed(f, err);
+  if (f->is_transposed) return check_transposed(f, err);
   bool is_one = t->n_dims == 1 || (t->n_dims == 2 && t->shape[1] == 1);
   if (is_one) return YK_OK;
   bool has_blocks = t->n_dims == 4 && config->family == YK_FAMILY_GPT_OSS; /* the last two are the bytes of a row */
@@ -304,7 +286,7 @@ static void add_pieces(const yk_model_config *config, const fused_tensor *f, pie
   }
   for (int32_t expert = 0; expert < config->experts.n_experts; expert++)
     for (int role = 0; role < f->kind->n_roles; role++) {
-      if (form_of(config->family)->is_transposed) {
+      if (f->is_transposed) {
         add_columns(config, f, expert, role, out);
         continue;
       }
@@ -335,7 +317,6 @@ yk_status yk_fused_experts_split(const yk_model_config *config, yk_shards *shard
   pieces found;
   size_t n_fused = 0, n_tensors = yk_shards_count(shards);
   if (config->experts.n_experts == 0) return YK_OK;
-  YK_TRY(refuse_transposed(config, shards, err));
   for (size_t i = 0; i < n_tensors; i++) {
     if (!find_fused(config, yk_shards_at(shards, i), &f)) continue;
     yk_shards_find(shards, f.tensor->name, &f.file);

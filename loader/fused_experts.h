@@ -12,7 +12,8 @@
  * Llama 4: ...feed_forward.experts.gate_up_proj [experts, hidden, 2 ffn] and down_proj [experts, ffn, hidden] are
  * transposed, as the views of them are (yk_tensor.column_stride).
  * gpt-oss: ...mlp.experts.gate_up_proj_blocks [experts, 2 ffn, hidden / 32, 16], _scales [experts, 2 ffn, hidden / 32]
- * and _bias become weight_packed, weight_scale and bias of ...mlp.experts.3.gate_up_proj; down_proj likewise.
+ * and _bias become weight_packed, weight_scale and bias of ...mlp.experts.3.gate_up_proj; down_proj likewise. Without
+ * quantisation gate_up_proj and down_proj are as those of Llama 4.
  *
  * Together with fused experts transformers 5 also renames Mixtral's router to ...mlp.gate, which becomes
  * ...block_sparse_moe.gate again. */

@@ -21,7 +21,7 @@ RELATIVES = ("gemma3", "seed_oss", "ernie4_5", "ernie4_5_moe", "granite", "grani
              "minimax_m2", "minimax_m2_fp8", "gemma3_vl", "gemma4", "nemotron_latent",
              "nemotron_nano_fp8", "llama4", "llama4_maverick", "llama4_w4a16",
              "phi3_longrope_w4a16", "ernie4_5_moe_w4a16", "granite_moe_w4a16", "hunyuan_moe_w4a16",
-             "kimi_k25_w4a16", "gemma4_w4a16", "gemma4_moe", "gemma4_e2b", "gemma4_e4b")
+             "kimi_k25_w4a16", "gemma4_w4a16", "gemma4_moe", "gemma4_e2b", "gemma4_e4b", "gpt_oss_plain")
 
 
 def case_names():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes a tiny random checkpoint of gpt-oss with MXFP4 experts, and its golden of the public `transformers`.
+"""Makes tiny random checkpoints of gpt-oss, with MXFP4 experts and with plain ones, and goldens of `transformers`.
 
-The case becomes families/gpt_oss/, as make_family_goldens.py describes it. The reference is the family's own class in
+Each case becomes families/NAME/, as make_family_goldens.py describes it. The reference is the family's own class in
 float32 with the experts that `convert_moe_packed_tensors` of transformers makes of the blocks. Each feature is dropped
 once, and must then change the result. Run with transformers 5 (tried: 5.24.0).
 """
@@ -33,7 +33,9 @@ WITHOUT = ({"sliding_window": 200}, {"swiglu_limit": 7.0}, {"swiglu_alpha": 1.0}
            {"layer_types": ["full_attention", "sliding_attention"]},
            {"rope_scaling": {**CONFIG["rope_scaling"], "truncate": True}})
 SPEC = {"name": "gpt_oss", "about": "gpt-oss: sinks, alternating windows, YaRN with exact bounds; experts of 3 MXFP4 "
-        "blocks with biases, clamped SwiGLU", "files": 1, "dtype": "bfloat16", "config": CONFIG}
+        "blocks with biases, clamped SwiGLU", "files": 1, "dtype": "bfloat16", "config": CONFIG, "is_plain": False}
+PLAIN = {**SPEC, "name": "gpt_oss_plain", "about": "gpt-oss as fine-tuned: plain experts, transposed in one tensor",
+         "is_plain": True}
 QUANTIZATION = {"quant_method": "mxfp4", "modules_to_not_convert": [
     "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}
 GAINS = {"q_proj": 1.3, "k_proj": 1.3, "v_proj": 1.4, "o_proj": 2.2, "router": 1.5}
@@ -79,16 +81,22 @@ def draw(rng):
     return tensors
 
 
-def load(config, tensors, has_sinks=True):
-    state = {}
+def dequantised(tensors, dtype):
+    """The tensors with plain experts [experts, inputs, outputs], which bfloat16 holds exactly."""
+    plain = {}
     for name, tensor in tensors.items():
         if name.endswith("_blocks"):
-            plain = name.removesuffix("_blocks")
-            state[plain] = convert_moe_packed_tensors(tensor, tensors[plain + "_scales"], dtype=torch.float32)
+            stem = name.removesuffix("_blocks")
+            plain[stem] = convert_moe_packed_tensors(tensor, tensors[stem + "_scales"], dtype=dtype).contiguous()
         elif not name.endswith("_scales"):
-            state[name] = tensor.float()
-            if name.endswith("sinks") and not has_sinks:
-                state[name].fill_(-math.inf)
+            plain[name] = tensor.to(dtype)
+    return plain
+
+
+def load(config, tensors, has_sinks=True):
+    state = dequantised(tensors, torch.float32)
+    for name in [name for name in state if name.endswith("sinks") and not has_sinks]:
+        state[name].fill_(-math.inf)
     model = make_model(config)
     model.load_state_dict(state)
     return model
@@ -99,7 +107,7 @@ def make_case(spec, out):
     tensors = draw(rng)
     ids = goldens.draw_ids(CONFIG, rng)
     goldens.calibrate(load(CONFIG, tensors), tensors, ids)
-    goldens.write_weights(folder, tensors, spec["files"])
+    goldens.write_weights(folder, dequantised(tensors, DTYPE) if spec["is_plain"] else tensors, spec["files"])
     model = load(CONFIG, tensors)
     prompts = expert_choices.draw_prompts(CONFIG, model, rng, (7, 40))
     have = torch.log_softmax(goldens.logits_of(model, ids), -1)
@@ -108,8 +116,9 @@ def make_case(spec, out):
     if min(changes) < 0.02:
         raise AssertionError(f"the features move log-probabilities by {changes}")
     config = {**CONFIG, "torch_dtype": spec["dtype"]}
-    goldens.end_case(spec, folder, config, prompts, QUANTIZATION, f"features {min(changes):.2f}")
+    goldens.end_case(spec, folder, config, prompts, None if spec["is_plain"] else QUANTIZATION,
+                     f"features {min(changes):.2f}")
 
 
 if __name__ == "__main__":
-    goldens.make_cases(__doc__, [SPEC], make_case)
+    goldens.make_cases(__doc__, [SPEC, PLAIN], make_case)
