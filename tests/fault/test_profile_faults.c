@@ -14,7 +14,7 @@
 #include "trace/trace.h"
 #include "yoke/yoke.h"
 
-enum { N_RANKS = 3, N_TOKENS = 20, N_LAYERS = 2, GEMMS_A_LAYER = 4, PAUSE_NS = 2000000 };
+enum { N_RANKS = 3, N_TOKENS = 20, N_LAYERS = 2, GEMMS_A_LAYER = 4, PAUSE_NS = 10000000 };
 
 /* Every CPU device gets a table whose linear layers are wrapped here. */
 static atomic_int n_devices, slow_rank, fail_at_stamp, pause_at_stamp, n_stamps; /* slow_rank -1: none */
