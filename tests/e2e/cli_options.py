@@ -286,6 +286,7 @@ class Refused(harness.Case):
                 (["--cudagraph-capture-sizes", "1", "2", "4", "--ignore-patterns", "a"],
                  "--cudagraph-capture-sizes, --ignore-patterns"),
                 (["--hf-token", "--async-scheduling"], "--hf-token, --async-scheduling"),
+                (["--task", "embed", "--runner", "pooling", "--convert", "embed"], "--task, --runner, --convert"),
                 (["--hf-token", "hf_secret", "--tokenizer-mode", "auto"], "--hf-token, --tokenizer-mode")):
             with self.subTest(arguments):
                 err = self.run_yoke(*plan, *arguments, "--log-level", "info").err
@@ -305,6 +306,8 @@ class Refused(harness.Case):
                 (["--quantization", "bitsandbytes"], "--quantization bitsandbytes", "compressed-tensors"),
                 (["--kv-cache-memory-bytes", "1"], "--kv-cache-memory-bytes: use --kv-cache-bytes"),
                 (["--max-cpu-loras", "2"], "--max-cpu-loras: ", "--max-loras"),
+                (["--task", "score"], "--task score", "modules.json"),
+                (["--convert", "classify"], "--convert classify", "modules.json"),
                 (["--prompt-adapters", "a=b", "c=d"], "--lora-modules"),
                 (["--rope-scaling", "{}"], "--rope-scaling: use --hf-overrides"),
                 (["--swap-space"], "--swap-space: expected a value")):

@@ -74,8 +74,7 @@ void yk_adapter_options_free(yk_adapter_options *options)
 void yk_adapter_options_fill(yk_adapter_options *o, yk_option *rows)
 {
   const yk_option table[YK_ADAPTER_OPTIONS] = {
-      {"enable-lora", NULL, YK_OPTION_FLAG, &o->is_enabled, .help = "run low-rank adapters, on CPU ranks",
-       .heading = "Adapters"},
+      {"enable-lora", NULL, YK_OPTION_FLAG, &o->is_enabled, .help = "run low-rank adapters", .heading = "Adapters"},
       {"lora-modules", NULL, YK_OPTION_CALL, o, "NAME=DIR...",
        .help = "adapters in PEFT's form, with the names by which requests choose them; also as '{\"name\": \"x\", "
                "\"path\": \"DIR\"}'",

@@ -5,7 +5,8 @@
 #define NO_DRAFTS    "Yoke does not decode speculatively, and does not use a model's mtp layers; leave it out"
 #define NO_MEDIA     "Yoke accepts text only; leave it out"
 #define GRAMMAR      "constrained output always uses xgrammar; leave it out"
-#define NO_POOLING   "Yoke generates text, and computes no embeddings; leave it out"
+#define LAST_TOKEN   "modules.json of the model says how embeddings are made, of the last token alone; leave it out"
+#define EMBEDDINGS   "a model has embeddings where its modules.json says how, and no other poolers; leave it out"
 #define NO_TRANSFER  "Yoke does not share its KV cache; leave it out"
 #define NO_OFFLOAD   "Yoke keeps weights and KV in the memory of its devices; use more ranks (--tensor-parallel-size)"
 #define NO_TLS       "Yoke serves plain HTTP; let a proxy in front of it (nginx, Caddy) speak TLS"
@@ -38,8 +39,6 @@ static const yk_foreign_option options[] = {
     PASSED("max-log-len", NULL, ONE),
     REFUSED("enable-per-request-metrics", NULL, FLAG, "false", "use /metrics"),
     REFUSED("enable-server-load-tracking", NULL, FLAG, "false", "use num_requests_running in /metrics"),
-    REFUSED("enable-force-include-usage", NULL, FLAG, "false",
-            "send \"stream_options\": {\"include_usage\": true} with a request"),
     REFUSED("enable-log-outputs", NULL, FLAG, "false", "answers are not logged; --log-requests logs requests"),
     PASSED("enable-log-deltas", NULL, FLAG),
     PASSED("log-error-stack", NULL, FLAG),
@@ -77,9 +76,9 @@ static const yk_foreign_option options[] = {
     PASSED("aggregate-engine-logging", NULL, FLAG),
     REFUSED("prompt-adapters", NULL, SEVERAL, "", "Yoke runs LoRA adapters alone: use --lora-modules"),
     /* The model */
-    REFUSED("task", NULL, ONE, "auto|generate", NO_POOLING),
-    REFUSED("runner", NULL, ONE, "auto|generate", NO_POOLING),
-    REFUSED("convert", NULL, ONE, "auto|none", NO_POOLING),
+    REFUSED("task", NULL, ONE, "auto|generate|embed|embedding", EMBEDDINGS),
+    REFUSED("runner", NULL, ONE, "auto|generate|pooling", EMBEDDINGS),
+    REFUSED("convert", NULL, ONE, "auto|none|embed", EMBEDDINGS),
     REFUSED("tokenizer-mode", NULL, ONE, "auto|hf|slow",
             "Yoke reads tokenizer.json alone; give the directory of one with --tokenizer"),
     PASSED("trust-remote-code", NULL, FLAG),
@@ -106,8 +105,8 @@ static const yk_foreign_option options[] = {
     REFUSED("skip-tokenizer-init", NULL, FLAG, "false",
             "leave it out; prompts may be ids in any case, and so are answers if there is no tokenizer.json"),
     REFUSED("enable-prompt-embeds", NULL, FLAG, "false", "prompts are text or ids; leave it out"),
-    REFUSED("pooler-config", NULL, ONE, "", NO_POOLING),
-    REFUSED("override-pooler-config", NULL, ONE, "", NO_POOLING),
+    REFUSED("pooler-config", NULL, ONE, "", LAST_TOKEN),
+    REFUSED("override-pooler-config", NULL, ONE, "", LAST_TOKEN),
     REFUSED("logits-processor-pattern", NULL, ONE, "", NO_PLUGINS),
     REFUSED("logits-processors", NULL, SEVERAL, "", NO_PLUGINS),
     REFUSED("io-processor-plugin", NULL, ONE, "", NO_PLUGINS),
