@@ -185,7 +185,7 @@ static yk_status check(serve_options *options, yk_err *err)
   return YK_OK;
 }
 
-enum { N_HTTP_OPTIONS = 16, N_LIMIT_OPTIONS = 8 };
+enum { N_HTTP_OPTIONS = 17, N_LIMIT_OPTIONS = 8 };
 
 static void fill_http_options(serve_options *options, yk_option out[N_HTTP_OPTIONS])
 {
@@ -222,6 +222,8 @@ static void fill_http_options(serve_options *options, yk_option out[N_HTTP_OPTIO
        .help = "clients may load adapters from folders below it, and unload adapters", .fallback = "they may not"},
       {"enable-prompt-tokens-details", NULL, YK_OPTION_FLAG, &server->reports_cached_tokens,
        .help = "usage has cached_tokens, which lets clients learn about each other's prompts"},
+      {"enable-force-include-usage", NULL, YK_OPTION_FLAG, &server->forces_usage,
+       .help = "every stream ends with the usage, also without stream_options"},
       {"log-requests", NULL, YK_OPTION_FLAG, &server->logs_requests, .help = "log each request, prompts too"},
       {"profile-every", NULL, YK_OPTION_INT, &server->profile_every, "N",
        .help = "time every N-th step for /metrics; 0: none", .max = INT32_MAX},

@@ -28,14 +28,17 @@ static yk_status check_choices(yk_openai_request *request, yk_err *err)
   return YK_OK;
 }
 
-static yk_status read_stream_options(yk_openai_request *request, yk_err *err)
+static yk_status read_stream_options(yk_openai_request *request, const yk_openai_defaults *defaults, yk_err *err)
 {
+  request->include_usage = request->stream && defaults->forces_usage;
   yk_json options = yk_request_take_up(request, "stream_options");
   if (!options.doc) return YK_OK;
   if (!yk_json_is(options, YK_JSON_OBJECT))
     return yk_json_wrong_type(NULL, "stream_options", "an object", options, err);
   if (!request->stream) return yk_err_set(err, YK_E_INVAL, "stream_options: expected \"stream\": true with it");
-  YK_TRY(yk_json_get_bool(options, "stream_options", "include_usage", false, &request->include_usage, err));
+  bool includes;
+  YK_TRY(yk_json_get_bool(options, "stream_options", "include_usage", false, &includes, err));
+  request->include_usage |= includes;
   YK_TRY(yk_json_get_bool(options, "stream_options", "continuous_usage_stats", false, &request->continuous_usage, err));
   request->continuous_usage &= request->include_usage;
   return YK_OK;
@@ -158,7 +161,7 @@ static yk_status finish(yk_openai_request *request, const yk_openai_defaults *de
   }
   YK_TRY(check_choices(request, err));
   YK_TRY(check_budget(request, err));
-  if (request->form != YK_FORM_PLAIN) YK_TRY(read_stream_options(request, err));
+  if (request->form != YK_FORM_PLAIN) YK_TRY(read_stream_options(request, defaults, err));
   YK_TRY(check_logprob_ids(request, err));
   apply_echo(request);
   yk_request_take_up(request, "prompt_logprobs");

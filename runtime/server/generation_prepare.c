@@ -50,6 +50,7 @@ static yk_status parse(yk_exchange *x, yk_openai_request *request, yk_err *err)
   defaults.pass_over = yk_passed_fields_note;
   defaults.user = &x->server->passed_fields;
   defaults.style = x->server->style;
+  defaults.forces_usage = x->server->options.forces_usage;
   yk_status status = yk_protocol_parse(protocol, x->body.data ? x->body.data : "", x->body.length,
                                        (size_t)x->server->options.max_body_bytes, &defaults, request, err);
   yk_strbuf_free(&x->body);

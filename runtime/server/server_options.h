@@ -34,6 +34,7 @@ typedef struct yk_server_options {
   bool restarts_on_failure;
   const char *metrics_prefix; /* of metrics' names, before a colon */
   bool reports_cached_tokens; /* usage includes the number of prompt tokens that were computed for other requests */
+  bool forces_usage;          /* every stream of completions and chats ends with the usage */
   bool logs_requests;         /* logs every request, including prompts */
   double stats_interval_s;    /* interval of the statistics */
   bool logs_stats;            /* logs a line at each interval */

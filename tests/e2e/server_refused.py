@@ -627,7 +627,7 @@ class Refused(Case):
                        "chat-template",
                        "tool-call-parser", "restart-on-failure", "metrics-prefix", "log-requests",
                        "disable-log-stats", "log-stats-interval",
-                       "enable-tokenizer-info-endpoint"):
+                       "enable-tokenizer-info-endpoint", "enable-force-include-usage"):
             self.assertIn(f"--{option}", help_text)
 
 

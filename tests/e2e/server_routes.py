@@ -240,6 +240,15 @@ class Routes(Case):
         raw_prompt = server.post(COMPLETIONS, {"prompt": ids["tokens"], "temperature": 0, "max_tokens": 12}).value
         self.assertEqual(raw_prompt["choices"][0]["text"], message["content"])
 
+    def test_usage_that_is_forced(self):
+        server = self.serve("--enable-force-include-usage", "--chat-template", "builtin:chatml")
+        chat = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 3}
+        for path, body in ((COMPLETIONS, {"prompt": "x", "max_tokens": 3}), (CHAT, chat)):
+            for options in (None, {}, {"include_usage": False}):
+                usage = self.stream(server, path, {**body, "ignore_eos": True, "stream_options": options})[-1]
+                self.assertEqual((usage["choices"], usage["usage"]["completion_tokens"]), ([], 3))
+            self.assertEqual(server.post(path, body).status, 200)
+
     def test_continued_messages(self):
         """An answer continues the text of the last message, and contains only the new text."""
         server = self.serve("--chat-template", "builtin:chatml")
