@@ -55,8 +55,11 @@ typedef struct yk_metrics_view {
   const yk_engine_info *info; /* NULL: no engine serves */
   yk_engine_stats stats;      /* of the serving engine */
   bool reuses_prefixes;
-  int n_preparing;        /* requests that have not reached the engine yet */
-  yk_expert_load experts; /* of the serving engine */
+  int n_preparing;              /* requests that have not reached the engine yet */
+  int32_t max_adapters;         /* 0: the engine has no adapters */
+  const char *running_adapters; /* names with commas between: loaded adapters of requests that have a token */
+  const char *waiting_adapters; /* and of requests without a token yet; NULL: none */
+  yk_expert_load experts;       /* of the serving engine */
 } yk_metrics_view;
 
 /* yk_metrics_append - Prometheus' text format, version 0.0.4. */

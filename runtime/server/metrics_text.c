@@ -2,6 +2,7 @@
 #include "server/metrics.h"
 
 #include <stdio.h>
+#include <time.h>
 
 typedef struct writer {
   yk_strbuf *out;
@@ -112,6 +113,20 @@ static void state(writer *w, const yk_metrics_view *view)
          n_blocks ? (double)n_used / (double)n_blocks : 0);
   single(w, "state_cache_usage_perc", "gauge", "Share of the entries for snapshots of recurrent states in use, 0 to 1.",
          now->states_total ? (double)now->states_used / (double)now->states_total : 0);
+}
+
+/* The value is the time in seconds: of several samples, gateways take the latest. */
+static void adapters(writer *w, const yk_metrics_view *view)
+{
+  static const char name[] = "lora_requests_info";
+  head(w, name, "gauge", "Places for adapters, and adapters of requests that give tokens (running), or give none yet.");
+  begin(w, name, "");
+  yk_strbuf_append_fmt(w->out, ",max_lora=\"%d\",running_lora_adapters=\"", view->max_adapters);
+  append_escaped(w->out, view->running_adapters ? view->running_adapters : "");
+  yk_strbuf_append_str(w->out, "\",waiting_lora_adapters=\"");
+  append_escaped(w->out, view->waiting_adapters ? view->waiting_adapters : "");
+  yk_strbuf_append_str(w->out, "\"");
+  end(w, (double)time(NULL));
 }
 
 static void counters(writer *w, const yk_metrics *m, const yk_engine_stats *now)
@@ -298,6 +313,7 @@ void yk_metrics_append(const yk_metrics *m, const yk_metrics_view *view, yk_strb
     requests(&w, m);
     if (view->info) memory(&w, view->info);
     if (view->info) cache_config(&w, view);
+    if (view->info && view->max_adapters > 0) adapters(&w, view);
     if (m->profile.n_ranks > 0) profile(&w, &m->profile, view->info);
     if (view->experts.n_layers > 0) experts(&w, &view->experts, view->info);
   }

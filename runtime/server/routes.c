@@ -165,8 +165,12 @@ static void count_profile(yk_server *server)
 void yk_route_metrics(yk_exchange *x)
 {
   yk_server *server = x->server;
+  yk_strbuf running = YK_STRBUF_INIT, waiting = YK_STRBUF_INIT;
   yk_metrics_view view;
   yk_server_view(server, &view);
+  yk_server_view_adapters(server, &running, &waiting);
+  view.running_adapters = running.data;
+  view.waiting_adapters = waiting.data;
   if (server->engine) {
     yk_err err = YK_ERR_INIT; /* without memory for the expert counts, the counts are left out */
     yk_engine_get_expert_load(server->engine, false, &view.experts, &err);
@@ -174,6 +178,9 @@ void yk_route_metrics(yk_exchange *x)
   }
   yk_metrics_append(&server->metrics, &view, &x->reply.body);
   yk_expert_load_free(&view.experts);
+  x->reply.body.failed |= running.failed || waiting.failed;
+  yk_strbuf_free(&running);
+  yk_strbuf_free(&waiting);
   yk_http_metrics_append(&server->http_metrics, yk_route_handler, &x->reply.body);
   yk_process_metrics_append(server->process_start_s, &x->reply.body);
   yk_reply_json(&x->reply);

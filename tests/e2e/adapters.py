@@ -1,16 +1,19 @@
 """Low-rank adapters: goldens of peft on one to three ranks, stages and processes; the same bits in any company;
 adapters as models of the server and of lines of a batch; refusals."""
 
+import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import struct
+import time
 
 import harness
 from processes_case import ProcessesCase
 from safetensors_case import NAME, write_tensors
-from server_case import Case, Server
+from server_case import Case, JSON, Server
 
 ADAPTERS = os.path.join(harness.TESTS_DIR, "golden", "adapters")
 TOLERANCE = 1e-3
@@ -32,6 +35,13 @@ def case_names():
 
 def with_adapters(**paths):
     return ["--enable-lora", "--lora-modules", *(f"{name}={path}" for name, path in paths.items())]
+
+
+def in_use(server):
+    """The places for adapters, and the adapters in use, of /metrics."""
+    text = server.ask("GET", "/metrics").text
+    return re.search(r'\nyoke:lora_requests_info\{.*max_lora="(\d+)",running_lora_adapters="(.*)",'
+                     r'waiting_lora_adapters="(.*)"\} 1\d{9}\n', text).groups()
 
 
 def scaled_copy(name, folder, **changes):
@@ -350,14 +360,37 @@ class Route(Case):
 
 
 @harness.of_the_program
-class NotAllowed(Case):
-    def test_not_without_the_option(self):
+class OtherServers(Case):
+    def test_no_loading_without_the_option(self):
         server = Server(self.yoke, "--dtype", "float32", "--enable-lora", model=QWEN)
         self.addCleanup(server.stop)
         server.wait_for()
         for path in ("/v1/load_lora_adapter", "/v1/unload_lora_adapter"):
             answer = server.post(path, {"lora_name": "x", "lora_path": "x"})
             self.assertEqual((answer.status, "--allowed-lora-path" in answer.text), (404, True))
+
+    def test_adapters_in_use(self):
+        """One request has tokens when its rank stalls, and another one comes."""
+        server, go_on = self.start_stalled("operation=attention call=12", *with_adapters(x=path_of("all_linear")),
+                                           "--max-loras", 3, model=QWEN)
+        self.addCleanup(go_on)
+        server.wait_for()
+        self.assertEqual(in_use(server), ("3", "", ""))
+        body = {"model": "x", "prompt": [5, 9], "max_tokens": 20, "ignore_eos": True, "stream": True}
+        with contextlib.ExitStack() as stack:
+            first, second = (stack.enter_context(contextlib.closing(server.connect())) for _ in range(2))
+            first.request("POST", "/v1/completions", json.dumps(body), JSON)
+            self.assertIn(b"data: ", first.getresponse().readline())
+            server.wait_for_metric("generation_tokens_total", 5, within_s=harness.TIMEOUT_S)  # the sixth step stalls
+            self.assertEqual(in_use(server), ("3", "x", ""))
+            second.request("POST", "/v1/completions", json.dumps(body), JSON)
+            end = time.monotonic() + harness.TIMEOUT_S
+            while in_use(server) != ("3", "x", "x"):
+                self.assertLess(time.monotonic(), end, in_use(server))
+                time.sleep(0.01)
+        go_on()
+        server.wait_for_metric("num_requests_running", 0, within_s=harness.TIMEOUT_S)
+        self.assertEqual(in_use(server), ("3", "", ""))
 
 
 if __name__ == "__main__":

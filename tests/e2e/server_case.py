@@ -154,11 +154,11 @@ class Case(harness.Case):
         self.addCleanup(self.end, server)
         return server
 
-    def start_stalled(self, place, *options, rank=0):
+    def start_stalled(self, place, *options, rank=0, **more):
         """A server with a rank that stays in an operation, at a call, and the function that lets the rank continue."""
         until = os.path.join(harness.scratch_folder(self.addCleanup), "go_on")
         fault = f"rank={rank} {place} fault=stall-host until={until}"
-        server = self.start(*options, program=self.faulty, env={"YOKE_FAULT": fault})
+        server = self.start(*options, program=self.faulty, env={"YOKE_FAULT": fault}, **more)
         return server, lambda: open(until, "wb").close()
 
     def serve_slowly(self, *options):
