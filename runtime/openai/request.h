@@ -48,7 +48,7 @@ typedef struct yk_openai_defaults {
   int32_t n_samples;     /* for each prompt */
   bool has_max_tokens;   /* sampling.max_tokens was requested; else the rest of the context bounds it */
   bool can_stream;       /* false: "stream": true is refused */
-  bool forces_usage;     /* every stream ends with the usage, whatever the request's include_usage */
+  bool forces_usage;     /* every stream ends with the usage, independent of the request's include_usage */
   yk_answer_style style; /* tools YK_TOOLS_NONE: a request with tools is refused */
   /* called for everything in a request that is ignored, such as unknown fields: kind "field", name; or NULL */
   void (*pass_over)(void *user, const char *kind, const char *name);
