@@ -358,7 +358,7 @@ static const char *remark_on(const char *golden)
 {
   static const char *const remarks[][2] = {
       {"moe_glm4", "1 tensor of layers beyond num_hidden_layers"}, /* a layer that predicts a further token */
-      {"hybrid_qwen3_5_gptq", "in_proj_b (10 linear layers in all) is not quantised, though"}, /* as in uploads */
+      {"hybrid_qwen3_5_gptq", "in_proj_b (10 linear layers in all) is not quantised, although"}, /* as in uploads */
   };
   for (size_t i = 0; i < sizeof remarks / sizeof *remarks; i++)
     if (strcmp(golden, remarks[i][0]) == 0) return remarks[i][1];

@@ -124,8 +124,8 @@ typedef struct yk_engine_options {
    * start. Default -1: a quarter of the memory besides weights, workspace and states, and on CPU ranks also at most an
    * eighth of the host's memory and 4 GiB. */
   int64_t state_cache_bytes;
-  /* Adapters (yoke/adapters.h) that may be loaded at a time: memory for all of them is allocated at the start. 0: none;
-   * GPUs support no other value. */
+  /* Adapters (yoke/adapters.h) that may be loaded at a time: memory for all of them is allocated at the start. 0:
+   * none. */
   int32_t max_adapters;
   int32_t max_adapter_rank;        /* of the adapters' matrices, 1 to 1024; default 16 */
   const yk_adapter_path *adapters; /* [n_adapters] loaded at the start, by every process */
