@@ -88,6 +88,19 @@ static yk_status check_count(const char *name, size_t n, size_t most, yk_err *er
   return yk_err_set(err, YK_E_INVAL, "number of %s: expected 0 to %zu, found %zu", name, most, n);
 }
 
+static yk_status check_constraint(const yk_sampling *s, yk_err *err)
+{
+  enum { MAX_BYTES = 16 << 20 };
+  YK_TRY(yk_check_enum("constraint_kind", (int)s->constraint_kind, YK_CONSTRAINT_STRUCTURAL_TAG, err));
+  YK_TRY(yk_check_array("constraint", s->constraint, s->constraint_bytes, err));
+  if (s->constraint_bytes > MAX_BYTES)
+    return yk_err_set(err, YK_E_INVAL, "constraint: expected at most %d bytes, found %zu", MAX_BYTES,
+                      s->constraint_bytes);
+  if (s->reasoning_tags && (!s->reasoning_tags->close || (!s->reasoning_tags->open && !s->reasoning_is_open)))
+    return yk_err_set(err, YK_E_INVAL, "reasoning_tags: expected an open and a close tag, found NULL");
+  return yk_check_i64("max_reasoning_tokens", s->max_reasoning_tokens, -1, INT32_MAX, err);
+}
+
 static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err *err)
 {
   enum { MAX_BIASES = 1024, MAX_STOPS = 256, MAX_BAD_WORDS = 1024 };
@@ -111,11 +124,7 @@ static yk_status check_sampling(const yk_engine *e, const yk_sampling *s, yk_err
     return yk_err_set(err, YK_E_UNSUPPORTED, "stop strings: %s; use stop ids", e->no_tokenizer);
   YK_TRY(check_penalties(s, err));
   YK_TRY(check_ids("allowed_token_ids", s->allowed_ids, s->n_allowed_ids, vocab, err));
-  YK_TRY(yk_check_enum("constraint_kind", (int)s->constraint_kind, YK_CONSTRAINT_STRUCTURAL_TAG, err));
-  YK_TRY(yk_check_array("constraint", s->constraint, s->constraint_bytes, err));
-  if (s->reasoning_tags && (!s->reasoning_tags->close || (!s->reasoning_tags->open && !s->reasoning_is_open)))
-    return yk_err_set(err, YK_E_INVAL, "reasoning_tags: expected an open and a close tag, found NULL");
-  YK_TRY(yk_check_i64("max_reasoning_tokens", s->max_reasoning_tokens, -1, INT32_MAX, err));
+  YK_TRY(check_constraint(s, err));
   YK_TRY(check_biases(e, s, err));
   return check_ids("stop ids", s->stop_ids, s->n_stop_ids, vocab, err);
 }

@@ -66,8 +66,8 @@ typedef struct yk_sampling {
   /* The form of the output. With a constraint, the end-of-sequence ids end the output even with ignore_eos:
    * where the constraint permits an end, min_tokens and ignore_eos still prefer to continue; where it permits nothing
    * else, the output ends. */
-  const char *constraint; /* [constraint_bytes] UTF-8 in the form of constraint_kind; copied by submit */
-  size_t constraint_bytes;
+  const char *constraint;      /* [constraint_bytes] UTF-8 in the form of constraint_kind; copied by submit */
+  size_t constraint_bytes;     /* at most 16 MiB */
   const char *constraint_name; /* begins messages about the constraint; NULL: "constraint"; only read by submit */
   const int32_t *allowed_ids;  /* [n_allowed_ids] the only ids that may be drawn; 0: all; copied by submit */
   size_t n_allowed_ids;
