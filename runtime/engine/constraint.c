@@ -189,8 +189,8 @@ void yk_request_constraint_fill(yk_request_constraint *c, const yk_constrained_o
     return;
   }
   size_t n_unwanted = output->n_unwanted;
-  bool has_answer = !c->matcher || c->reasoning.part != YK_OUTPUT_REASONS; /* an output that ends within its reasoning
-                                                                            * has no answer */
+  /* An output that ends within its reasoning has no answer. */
+  bool has_answer = !c->matcher || c->reasoning.part != YK_OUTPUT_REASONS;
   if (!has_answer && n_unwanted < output->n_eos_ids) n_unwanted = output->n_eos_ids;
   if (c->allowed) restrict_to_allowed(c, words, n_words);
   if (c->matcher) drop_unwanted(output, n_unwanted, words, n_words);
