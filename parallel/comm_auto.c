@@ -335,7 +335,7 @@ typedef struct parts {
   yk_device *const *devs;
   yk_p2p_options sizes;
   yk_gpu_places places;
-  int host_ranks; /* of each group on each of its hosts; 0: uneven */
+  int host_ranks; /* of each group on each of its hosts; 0: uneven, or without slots */
   bool has_nccl;
   yk_comm *nccl[YK_MAX_RANKS], *messages[YK_MAX_RANKS], *between[YK_MAX_RANKS];
   yk_p2p *p2p[YK_MAX_RANKS];
@@ -343,7 +343,7 @@ typedef struct parts {
   void *gathered[YK_MAX_RANKS];
 } parts;
 
-/* The same for all groups, so that sizes are. */
+/* Ranks of a group on each host, 0 for groups without slots. The same for all groups, so that sizes are. */
 static int find_host_ranks(const parts *p)
 {
   const int n_ranks = yk_world_group_size(p->world);
@@ -361,9 +361,11 @@ static yk_status create_p2p(parts *p, yk_err *err)
 }
 
 /* Ranks that share a GPU need slots for everything. */
-static yk_status check_without_nccl(const parts *p, yk_err *err)
+static yk_status check_without_nccl(const parts *p, const yk_comm_auto_options *options, yk_err *err)
 {
   if (p->has_nccl || yk_world_group_size(p->world) == 1) return YK_OK;
+  if (options->nccl_only)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "disable_custom_all_reduce: ranks that share a GPU cannot use NCCL");
   for (int i = 0; i < p->world->n_local; i++)
     if (!p->p2p[i])
       return yk_err_set(err, YK_E_UNSUPPORTED,
@@ -430,12 +432,12 @@ static yk_status create_parts(parts *p, const yk_wires *wires, const yk_comm_aut
 {
   if (p->world->n_ranks > 1) YK_TRY(yk_gpu_places_gather(p->world, p->exchange, p->devs, &p->places, err));
   p->has_nccl = !yk_gpu_places_share_gpus(&p->places);
-  p->host_ranks = find_host_ranks(p);
+  p->host_ranks = options->nccl_only ? 0 : find_host_ranks(p);
   p->sizes = yk_p2p_options_for(p->host_ranks, options->max_rows,
                                 options->hidden * (int64_t)yk_dtype_bytes(p->devs[0]->dtype), options->step_limit_s);
   YK_TRY(create_nccl(p, wires, err));
   YK_TRY(create_p2p(p, err));
-  YK_TRY(check_without_nccl(p, err));
+  YK_TRY(check_without_nccl(p, options, err));
   YK_TRY(create_between(p, err));
   YK_TRY(allocate_gathered(p, err));
   return create_stages(p, wires, options, err);

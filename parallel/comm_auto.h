@@ -21,6 +21,7 @@ typedef struct yk_comm_auto_options {
   int64_t max_rows;    /* maximum of an all_reduce_add_norm by peer stores; larger ones use NCCL */
   int32_t hidden;      /* elements of its rows */
   double step_limit_s; /* see yk_p2p_options_for; 0: a rank waits until abort */
+  bool nccl_only;      /* no slots: every operation of a group uses NCCL */
 } yk_comm_auto_options;
 
 /* yk_comm_auto_create - ends for the ranks of a world that belong to this process, in a group for each pipeline stage,

@@ -40,6 +40,7 @@ const char *yk_cli_option_named(const char *message, const char **rest)
       {"number of ranks:", "--tensor-parallel-size:"},
       {"pipeline stages:", "--pipeline-parallel-size:"},
       {"devices:", "--devices:"},
+      {"disable_custom_all_reduce:", "--disable-custom-all-reduce:"},
   };
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     size_t length = strlen(names[i].field);

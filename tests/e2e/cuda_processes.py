@@ -1,5 +1,6 @@
 """Two processes with a GPU each give the tokens and log-probabilities of one process with two GPUs, bit for bit: by
-flags, and by mpirun where it is installed. The error names a killed process, and no process remains.
+flags, and by mpirun where it is installed; with NCCL alone, too. The error names a killed process, and no process
+remains.
 """
 
 import contextlib
@@ -60,16 +61,21 @@ def local_ranks(mark=None):
 
 
 class CudaProcesses(ProcessesCase):
-    def check_same(self, start):
-        for name in FAMILIES:
+    def check_same(self, start, *options, families=FAMILIES):
+        for name in families:
             with self.subTest(name=name):
-                expected = answers(self.run_yoke(*command(name)).out)
-                processes = start(*command(name))
+                expected = answers(self.run_yoke(*command(name, *options)).out)
+                processes = start(*command(name, *options))
                 self.end(processes)
                 self.assertEqual(answers(processes[0].out), expected)
 
     def test_by_flags(self):
         self.check_same(lambda *arguments: self.start(2, *arguments, env=local_ranks()))
+
+    def test_nccl_alone(self):
+        """Without peers' stores, in both, also with the experts' sums."""
+        self.check_same(lambda *arguments: self.start(2, *arguments, env=local_ranks()), "--disable-custom-all-reduce",
+                        families=("qwen3", "moe_qwen3"))
 
     @unittest.skipUnless(MPIRUN, "no mpirun")
     def test_by_mpirun(self):

@@ -89,6 +89,8 @@ class SharedGpu(ProcessesCase):
 
     def test_refused(self):
         """Without permission a GPU has one rank; in one process two ranks of a group never share one."""
+        self.end_failed(self.start(2, *command("qwen3", "--tp", 2, "--disable-custom-all-reduce"), env=SHARED),
+                        "ranks that share a GPU cannot use NCCL")
         self.end_failed(self.start(2, *command("qwen3", "--tp", 2)), "GPUs")
         if harness.count_gpus() == 1:
             done = self.run_yoke(*command("qwen3", "--tp", 2), env=SHARED, expect=1)

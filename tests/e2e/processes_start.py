@@ -93,6 +93,7 @@ class Starts(ProcessesCase):
         self.assertLess(seconds, 20)  # no process waits for the start timeout
         self.run_failing("no-prefix-reuse differs", more={1: ("--no-prefix-reuse",)})
         self.run_failing("lm-head differs", more={1: ("--lm-head", "int8")})
+        self.run_failing("disable-custom-all-reduce differs", more={1: ("--disable-custom-all-reduce",)})
 
     def test_differing_ranks(self):
         self.run_failing("ranks", more={1: ("--tp", 4)})

@@ -15,7 +15,7 @@
   {                                                                                                                    \
     "rank ", "GPU ", "illegal memory access", "a new process is needed"                                                \
   }
-#define OVER_NCCL .variable = "YOKE_FAULT_ALL_REDUCE=nccl"
+#define OVER_NCCL .nccl_only = true
 
 static const failure_case cases[] = {
     {.name = "a_peer_stays_away_from_a_prompt",

@@ -161,7 +161,6 @@ static const yk_foreign_option options[] = {
     PASSED("max-parallel-loading-workers", NULL, ONE),
     REFUSED("ray-workers-use-nsight", NULL, FLAG, "false", TIMING),
     REFUSED("worker-use-ray", NULL, FLAG, "false", "ranks are threads of one process; leave it out"),
-    PASSED("disable-custom-all-reduce", NULL, FLAG),
     REFUSED("worker-cls", NULL, ONE, "auto", NO_PLUGINS),
     REFUSED("worker-extension-cls", NULL, ONE, "", NO_PLUGINS),
     /* KV memory */

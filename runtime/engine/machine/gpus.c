@@ -27,9 +27,10 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
                          .needs_kv_staging = true};
   YK_TRY(yk_model_measure(checkpoint, &settings->limits, &dev, &place, out, err));
   if (place.stage > 0) out->workspace_bytes += settings->limits.step.max_tokens * row_bytes; /* parallel/stage_ends.h */
-  out->workspace_bytes += yk_cuda_device_own_bytes(&settings->limits.step) +
-                          yk_levels_device_bytes(place.n_ranks, !yk_world_is_whole(&settings->world),
-                                                 settings->limits.step.max_tokens, row_bytes);
+  out->workspace_bytes += yk_cuda_device_own_bytes(&settings->limits.step);
+  if (!settings->nccl_only)
+    out->workspace_bytes += yk_levels_device_bytes(place.n_ranks, !yk_world_is_whole(&settings->world),
+                                                   settings->limits.step.max_tokens, row_bytes);
   return YK_OK;
 }
 
@@ -151,7 +152,8 @@ yk_status yk_gpus_connect(const yk_settings *settings, const yk_exchange *exchan
 #ifdef YOKE_HAVE_NCCL
   yk_comm_auto_options options = {.max_rows = settings->limits.step.max_tokens,
                                   .hidden = settings->hidden_size,
-                                  .step_limit_s = settings->step_timeout_s};
+                                  .step_limit_s = settings->step_timeout_s,
+                                  .nccl_only = settings->nccl_only};
   return yk_comm_auto_create(&settings->world, exchange, wires, devs, &options, comms, err);
 #else
   (void)exchange, (void)wires;

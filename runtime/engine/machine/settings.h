@@ -22,6 +22,7 @@ typedef struct yk_settings {
   int32_t embedding_size;       /* hidden_size; 0: the model makes no embeddings */
   double step_timeout_s;        /* 0: none */
   int32_t long_prompt_rows;     /* 0: no limit */
+  bool nccl_only;               /* no stores into peers' memory: see yk_comm_auto_options */
   yk_model_limits limits;
   yk_memory_rules rules;
 } yk_settings;

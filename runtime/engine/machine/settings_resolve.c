@@ -129,6 +129,7 @@ yk_status yk_settings_devices(const yk_engine_options *o, bool is_elsewhere, yk_
   YK_TRY(divide_ranks(o, &s->world, err));
   s->step_timeout_s = o->step_timeout_s;
   s->long_prompt_rows = o->long_prompt_rows;
+  s->nccl_only = o->disable_custom_all_reduce;
   if (s->step_timeout_s == 0 && s->device == YK_DEVICE_CUDA) s->step_timeout_s = CUDA_STEP_TIMEOUT_S;
   return choose_gpus(o, is_elsewhere, s, err);
 }

@@ -146,6 +146,9 @@ typedef struct yk_engine_options {
    * many rows to compute, so that a full step of prompt rows does not delay the tokens of other requests. 0, the
    * default: no limit. Else 128 to 1 << 20. */
   int32_t long_prompt_rows;
+  /* Every all-reduce, and every gather of logits, between GPUs uses NCCL, not stores into peers' memory. No effect on
+   * CPU ranks. Refused for ranks that share a GPU. */
+  bool disable_custom_all_reduce;
 } yk_engine_options;
 
 /* yk_engine_options_init - struct_size and every default above. Must come first. */

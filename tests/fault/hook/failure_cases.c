@@ -49,7 +49,7 @@ static void sleep_ms(long ms)
   nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
-static yk_status create(yk_device_kind kind, int n_ranks, double step_timeout_s, yk_engine **out, yk_err *err)
+static yk_status create(const failure_case *c, yk_device_kind kind, double step_timeout_s, yk_engine **out, yk_err *err)
 {
   char dir[512];
   yk_engine_options options;
@@ -57,7 +57,8 @@ static yk_status create(yk_device_kind kind, int n_ranks, double step_timeout_s,
   snprintf(dir, sizeof dir, "%s/golden/families/qwen3", test_data_dir());
   options.model_dir = dir;
   options.device = kind;
-  options.n_ranks = n_ranks;
+  options.n_ranks = c->n_ranks;
+  options.disable_custom_all_reduce = c->nccl_only;
   options.n_cpu_threads = 1;
   options.max_model_tokens = 64;
   options.max_batched_tokens = 32;
@@ -117,7 +118,7 @@ static void live(const failure_case *c, yk_device_kind kind, answers *out)
   yk_engine *engine;
   yk_err err = YK_ERR_INIT;
   int64_t start_ns = yk_clock_now_ns();
-  require(create(kind, c->n_ranks, 0, &engine, &err) == YK_OK, "%s", err.message);
+  require(create(c, kind, 0, &engine, &err) == YK_OK, "%s", err.message);
   require(yk_clock_seconds_since(start_ns) < create_limit_s, "after %.1f s", yk_clock_seconds_since(start_ns));
   for (int i = 0; i < N_ANSWERS; i++) {
     yk_request *request;
@@ -183,7 +184,7 @@ static void fail_engine(const failure_case *c, yk_device_kind kind)
   setenv("YOKE_FAULT", c->fault, 1);
   fault_hook_arm();
   int64_t start_ns = yk_clock_now_ns();
-  yk_status status = create(kind, c->n_ranks, c->step_timeout_s, &engine, &err);
+  yk_status status = create(c, kind, c->step_timeout_s, &engine, &err);
   report(c->fails_at_load ? "create refused" : "created", start_ns, err.message);
   if (c->fails_at_load) {
     require(fault_hook_happened(), "the fault did not come about");
@@ -208,7 +209,7 @@ static void expect_refusal(const failure_case *c, yk_device_kind kind, double li
   yk_engine *engine = NULL;
   yk_err err = YK_ERR_INIT;
   int64_t start_ns = yk_clock_now_ns();
-  yk_status status = create(kind, c->n_ranks, 0, &engine, &err);
+  yk_status status = create(c, kind, 0, &engine, &err);
   report("create again", start_ns, err.message);
   require(status == YK_E_DEVICE, "%s", yk_status_name(status));
   require(strstr(err.message, "a new process is needed"), "%s", err.message);
@@ -232,7 +233,6 @@ static void run_case(const failure_case *c, yk_device_kind kind)
 {
   static answers before, after;
   int64_t free_bytes[YK_MAX_RANKS];
-  if (c->variable) putenv((char *)(uintptr_t)c->variable);
   live(c, kind, &before);
   measure(c, kind, free_bytes);
   fail_engine(c, kind);

@@ -25,8 +25,8 @@ typedef struct failure_case {
   const char *parts[6];  /* each is in the message */
   double within_s;       /* from submit to every request's end */
   failure_end end;
-  bool runs_alone;      /* runs alone, and its memory must be returned */
-  const char *variable; /* NAME=VALUE for its process, or NULL */
+  bool runs_alone; /* runs alone, and its memory must be returned */
+  bool nccl_only;  /* engines have disable_custom_all_reduce */
 } failure_case;
 
 /* failure_cases_main - main of a test program: n_parallel cases at once on GPUs or CPU ranks. */

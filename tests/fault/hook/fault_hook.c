@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "model/model.h"
-#include "parallel/p2p/p2p_sizes.h"
 
 #ifdef YOKE_HAVE_CUDA
 #include "fault/hook/cuda_faults.h"
@@ -308,15 +307,4 @@ yk_status __wrap_yk_model_create(const yk_checkpoint *checkpoint, const yk_model
   YK_TRY(__real_yk_model_create(checkpoint, limits, dev, comm, on_bytes, user, out, err));
   if (dev == faulty_device) atomic_store(&has_model, true);
   return YK_OK;
-}
-
-/* No slots for all-reduces between peers: all-reduces use NCCL. */
-yk_p2p_options __real_yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_bytes, double step_limit_s);
-yk_p2p_options __wrap_yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_bytes, double step_limit_s);
-yk_p2p_options __wrap_yk_p2p_options_for(int n_ranks, int64_t max_rows, int64_t row_bytes, double step_limit_s)
-{
-  const char *way = getenv("YOKE_FAULT_ALL_REDUCE");
-  yk_p2p_options options = __real_yk_p2p_options_for(n_ranks, max_rows, row_bytes, step_limit_s);
-  if (way && strcmp(way, "nccl") == 0) options.max_bytes = 0;
-  return options;
 }

@@ -16,11 +16,9 @@
  *            no-memory        alloc: requests more memory than any device has
  *            bad-peer         gather, not on rank 0: sends to a rank that does not exist, which NCCL refuses
  *
- * YOKE_FAULT_ALL_REDUCE=nccl makes GPUs use NCCL for all-reduces of any size, and for gathers of logits.
- *
- * Programs are linked with this file and --wrap for yk_cpu_device_create, yk_cuda_device_create, yk_model_create,
- * yk_p2p_options_for and yk_nccl_load; the library itself does not depend on the hook. Ranks are numbered in the order
- * in which their devices are created. */
+ * Programs are linked with this file and --wrap for yk_cpu_device_create, yk_cuda_device_create, yk_model_create and
+ * yk_nccl_load; the library itself does not depend on the hook. Ranks are numbered in the order in which their devices
+ * are created. */
 #ifndef TESTS_FAULT_HOOK_FAULT_HOOK_H
 #define TESTS_FAULT_HOOK_FAULT_HOOK_H
 
