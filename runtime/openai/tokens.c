@@ -182,5 +182,11 @@ void yk_models_append(const yk_served_names *names, int64_t created_s, int32_t m
     yk_strbuf_append_str(out, ",");
     yk_model_append(names->adapters[i].text, names->models[0], created_s, max_model_tokens, out);
   }
-  yk_strbuf_append_str(out, "],\"has_more\":false,\"models\":[]}");
+  const char *last =
+      names->n_adapters ? names->adapters[names->n_adapters - 1].text : names->models[names->n_models - 1];
+  yk_strbuf_append_str(out, "],\"has_more\":false,\"first_id\":");
+  yk_json_append_string(out, names->models[0], strlen(names->models[0]));
+  yk_strbuf_append_str(out, ",\"last_id\":");
+  yk_json_append_string(out, last, strlen(last));
+  yk_strbuf_append_str(out, ",\"models\":[]}");
 }

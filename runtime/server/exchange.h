@@ -13,6 +13,7 @@
 
 #include <stdatomic.h>
 
+#include "openai/protocol.h"
 #include "server/connection.h"
 #include "server/ready.h"
 #include "server/reply.h"
@@ -31,9 +32,10 @@ struct yk_exchange {
   struct yk_exchange *prev, *next; /* in the server's list, oldest first */
   struct MHD_Connection *mhd;      /* NULL once libmicrohttpd is done with the request */
   yk_connection *connection;
-  const yk_route *route;     /* NULL if the reply is an error already */
-  const yk_route *place;     /* route of the path for any method; NULL: the path has none */
-  const char *path, *method; /* the connection's; NULL if mhd is NULL */
+  const yk_route *route;       /* NULL if the reply is an error already */
+  const yk_route *place;       /* route of the path for any method; NULL: the path has none */
+  const yk_protocol *protocol; /* of the errors' form; NULL: OpenAI's form */
+  const char *path, *method;   /* the connection's; NULL if mhd is NULL */
   yk_exchange_state state;
   bool is_suspended, is_timed_out, is_preflight;
   char request_id[YK_REQUEST_ID_BYTES]; /* visible ASCII */

@@ -235,13 +235,24 @@ static bool has_key(yk_exchange *x)
   return yk_access_has_key(&x->server->options, &headers, &x->api_key);
 }
 
+/* Anthropic's clients send their version with every request, and call more paths below those of the messages than there
+ * are here. */
+static const yk_protocol *protocol_of(const yk_exchange *x)
+{
+  static const char below_messages[] = "/v1/messages/";
+  if (x->place && x->place->protocol) return x->place->protocol;
+  bool is_anthropics = strncmp(x->path, below_messages, strlen(below_messages)) == 0;
+  return is_anthropics || header_of(x, "anthropic-version") ? &yk_protocol_messages : NULL;
+}
+
 /* Refuses requests by their headers. The body is then read and dropped, since a client may read the answer only after
  * it has sent the whole body. */
 static void check_headers(yk_exchange *x)
 {
   const yk_server_options *options = &x->server->options;
   x->place = yk_route_at(x->path);
-  if (x->place && x->place->protocol) x->reply.error_form = x->late.error_form = x->place->protocol->append_error;
+  x->protocol = protocol_of(x);
+  if (x->protocol) x->reply.error_form = x->late.error_form = x->protocol->append_error;
   check_pages(x);
   if (x->reply.http_status) return;
   if (x->place && yk_route_takes(x->place, x->method)) x->route = x->place;
@@ -350,8 +361,7 @@ static enum MHD_Result queue(yk_exchange *x, struct MHD_Response *response, int 
   if (!response) return MHD_NO;
   yk_access_add_headers(&x->server->options, x->mhd, response, x->is_preflight);
   MHD_add_response_header(response, YK_REQUEST_ID_HEADER, x->request_id);
-  const yk_protocol *protocol = x->place ? x->place->protocol : NULL;
-  if (protocol && protocol->id_header) MHD_add_response_header(response, protocol->id_header, x->request_id);
+  if (x->protocol && x->protocol->id_header) MHD_add_response_header(response, x->protocol->id_header, x->request_id);
   if (atomic_load(&x->server->is_draining)) MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
   enum MHD_Result result = MHD_queue_response(x->mhd, (unsigned)http_status, response);
   MHD_destroy_response(response);

@@ -16,7 +16,7 @@ struct yk_route {
   bool is_open;        /* requires no key */
   bool may_render;     /* prepare may wait for the helper process that renders chat templates */
   unsigned methods;
-  const yk_protocol *protocol;            /* of requests and errors; NULL: errors in OpenAI's form */
+  const yk_protocol *protocol;            /* of requests and errors; NULL: requests of no protocol */
   void (*answer)(yk_exchange *exchange);  /* server thread: fills the reply at once; or NULL */
   void (*prepare)(yk_exchange *exchange); /* a worker's thread: fills the reply, or submits */
 };

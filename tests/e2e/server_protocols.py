@@ -238,6 +238,25 @@ class ProtocolsTest(ErrorsCase):
         self.assert_error(self.post(MESSAGES, **{**ASKED, "temperature": -1}), 400, kind, "temperature")
         self.assert_error(self.post(MESSAGES, **ASKED, stop_sequences=["a"] * 1000), 400, kind, "stop strings")
 
+    def test_paths_of_anthropics_clients(self):
+        """Errors of paths below the messages, and of clients that send Anthropic's version, have Anthropic's form."""
+        version = {"anthropic-version": "2023-06-01"}
+        for path, headers in ((MESSAGES + "/batches", None), (MESSAGES + "/count_tokens/x", None),
+                              ("/v1/files", version), ("/v1/models/other", version)):
+            for method in ("GET", "DELETE", "PUT", "POST"):
+                with self.subTest(path=path, method=method):
+                    answer = self.server.ask(method, path, "{}" if method == "POST" else None, headers)
+                    if "models" in path and method != "GET":
+                        self.assert_error(answer, 405, "invalid_request_error", "GET")
+                    else:
+                        self.assert_error(answer, 404, "not_found_error")
+        for method in ("PATCH", "DELETE", "FOO"):
+            self.assert_error(self.server.ask(method, COUNT), 405, "invalid_request_error", "POST")
+        self.assert_refused(self.server.ask("GET", "/v1/files"), 404, "/v1/files")
+        self.assert_refused(self.server.post("/v1/chat/completions", {}, version), 400, "messages")
+        models = self.server.ask("GET", "/v1/models", headers=version).value
+        self.assertEqual((models["first_id"], models["last_id"], models["has_more"]), ("demo", "demo", False))
+
     # ---- Both
 
     def test_a_client_that_leaves(self):

@@ -224,7 +224,8 @@ static void answers(void **state)
                "'root':'b','parent':null,'max_model_len':100,'type':'model','display_name':'b',"
                "'created_at':'1970-01-01T00:00:07Z'},{'id':'c','object':'model','created':7,'owned_by':'yoke',"
                "'root':'c','parent':'its/name','max_model_len':100,'type':'model','display_name':'c',"
-               "'created_at':'1970-01-01T00:00:07Z'}],'has_more':false,'models':[]}");
+               "'created_at':'1970-01-01T00:00:07Z'}],'has_more':false,'first_id':'its/name','last_id':'c',"
+               "'models':[]}");
   yk_strbuf_free(&out);
   yk_token_texts_free(texts);
 }
