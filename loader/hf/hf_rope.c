@@ -70,8 +70,8 @@ static yk_status check_untyped(yk_json object, const char *label, yk_err *err)
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (yk_json_is_given(yk_json_get(object, keys[i])))
       return yk_err_set(err, YK_E_FORMAT,
-                        "%s: key \"rope_type\" is missing beside \"%s\", expected default, linear, llama3, yarn or "
-                        "longrope",
+                        "%s: key \"rope_type\" is missing beside \"%s\", expected default, dynamic, linear, llama3, "
+                        "yarn or longrope",
                         label, keys[i]);
   return YK_OK;
 }
@@ -90,16 +90,24 @@ static yk_status read_phi3_scaling(yk_json root, const char *file, yk_json objec
   return yk_hf_read_longrope(object, label, n_pairs, config, err);
 }
 
-/* Hunyuan: "dynamic" with alpha raises the base, for contexts of any length; without alpha the base depends on the
- * length. */
+/* "dynamic": the base depends on the length only in contexts beyond max_position_embeddings, which are refused. */
+static yk_status check_dynamic(yk_json object, const char *label, yk_err *err)
+{
+  double factor;
+  return yk_json_get_f64(object, label, "factor", true, factor_min, factor_max, &factor, err);
+}
+
+/* Hunyuan: "dynamic" with alpha raises the base, for contexts of any length. */
 static yk_status read_alpha(yk_json object, const char *label, yk_model_config *config, yk_err *err)
 {
   double alpha = 0, dim = config->head_dim;
   YK_TRY(yk_json_get_f64(object, label, "alpha", false, 0, factor_max, &alpha, err));
+  if (alpha == 0) return check_dynamic(object, label, err);
   if (alpha < factor_min || dim < 4)
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: rotary type \"dynamic\" without alpha is not supported; supported: alpha from %g", label,
-                      factor_min);
+                      "%s: rotary type \"dynamic\" with alpha %g and heads of %d is not supported; supported: alpha 0 "
+                      "or from %g, heads from 4",
+                      label, alpha, config->head_dim, factor_min);
   config->rope.theta *= pow(alpha, dim / (dim - 2));
   return YK_OK;
 }
@@ -125,8 +133,9 @@ static yk_status read_scaling(yk_json root, const char *file, yk_json object, co
   /* mrope: positions of images have three numbers, which are equal for text. */
   if (strcmp(type, "default") == 0 || strcmp(type, "mrope") == 0) return YK_OK;
   if (config->family == YK_FAMILY_PHI3) return read_phi3_scaling(root, file, object, label, type, n_pairs, config, err);
-  if (yk_family_is_hunyuan(config->family) && strcmp(type, "dynamic") == 0)
-    return read_alpha(object, label, config, err);
+  if (strcmp(type, "dynamic") == 0)
+    return yk_family_is_hunyuan(config->family) ? read_alpha(object, label, config, err)
+                                                : check_dynamic(object, label, err);
   if (is_proportional(object, config)) return read_proportional(object, label, rope, err);
   if (strcmp(type, "linear") == 0) return read_linear(object, label, rope, err);
   if (strcmp(type, "llama3") == 0) {
@@ -142,7 +151,8 @@ static yk_status read_scaling(yk_json root, const char *file, yk_json object, co
     return yk_hf_read_longrope(object, label, n_pairs, config, err);
   }
   return yk_err_set(err, YK_E_UNSUPPORTED,
-                    "%s: rotary type \"%s\" is not supported; supported: default, linear, llama3, yarn, longrope",
+                    "%s: rotary type \"%s\" is not supported; supported: default, dynamic, linear, llama3, yarn, "
+                    "longrope",
                     label, type);
 }
 

@@ -189,6 +189,7 @@ static void hunyuan_values_and_defaults(void **state)
   assert_true(c.qk_norm && c.qk_norm_follows && c.rms_norm_eps == 1e-5f && !c.tie_word_embeddings);
   assert_true(c.rope.type == YK_ROPE_DEFAULT && fabs(c.rope.theta / (1e4 * pow(1000, 16.0 / 14)) - 1) < 1e-12);
   assert_int_equal(c.max_model_tokens, 256);
+  assert_true(config_good(hunyuan, "{'rope_scaling': {'type': 'dynamic', 'factor': 2.0}}").rope.theta == 1e4);
   assert_true(x->n_experts == 6 && x->top_k == 3 && x->ffn_size == 96 && x->shared_ffn_size == 96 && x->normalise);
   expect_layers(&c, "xxxx");
   c = config_good(hunyuan, "{'moe_topk': 2, 'num_shared_expert': '-', 'moe_intermediate_size': '-'}");
@@ -239,7 +240,8 @@ static void bad_values_are_refused(void **state)
       {hunyuan, "{'moe_layer_num_skipped': 1}", "moe_layer_num_skipped 1|supported: 0", YK_E_UNSUPPORTED},
       {hunyuan, "{'use_qk_norm': false}", "use_qk_norm false|true", YK_E_UNSUPPORTED},
       {hunyuan, "{'use_cla': true}", "use_cla", YK_E_UNSUPPORTED},
-      {hunyuan, "{'rope_scaling': {'type': 'dynamic', 'factor': 2.0}}", "dynamic|alpha", YK_E_UNSUPPORTED},
+      {hunyuan, "{'rope_scaling': {'type': 'dynamic', 'alpha': 1e-4, 'factor': 2.0}}", "alpha 0.0001|from 0.001",
+       YK_E_UNSUPPORTED},
       {ernie, "{'moe_k': '-'}", "num_experts_per_tok|missing", YK_E_FORMAT},
       {ernie, "{'moe_k': 7}", "moe_k|at most the 6 experts|7", YK_E_FORMAT},
       {ernie, "{'moe_norm_min': 0.1}", "moe_norm_min 0.1|0 to 1e-06", YK_E_UNSUPPORTED},

@@ -223,6 +223,11 @@ static void rope_settings(void **state)
   assert_true(config.rope.original_max_positions == 64);
   assert_int_equal(config.max_model_tokens, 256);
 
+  /* The base grows beyond max_position_embeddings, which stays the longest context. */
+  config = good("{'rope_theta': 7000, 'rope_scaling': {'type': 'dynamic', 'factor': 8}}");
+  assert_true(config.rope.type == YK_ROPE_DEFAULT && config.rope.theta == 7000 && config.rope.factor == 1);
+  assert_int_equal(config.max_model_tokens, 256);
+
   /* The nested form, whose theta takes precedence over the one next to it. */
   config = good("{'rope_theta': 7000, 'rope_parameters': {'rope_type': 'yarn', 'rope_theta': 9000,"
                 " 'factor': 16, 'original_max_position_embeddings': 128, 'beta_fast': 20, 'beta_slow': 2,"
@@ -260,8 +265,9 @@ static void bad_rope_settings(void **state)
       {"{'rope_theta': 1e300}", YK_E_FORMAT, "config.json|\"rope_theta\"|found 1.0000000000000001e300"},
       {"{'rope_theta': '1e4'}", YK_E_FORMAT, "config.json|\"rope_theta\"|expected a number, found string"},
       {"{'rope_scaling': 4}", YK_E_FORMAT, "rope_scaling|expected an object, found integer"},
-      {"{'rope_scaling': {'type': 'dynamic', 'factor': 2}}", YK_E_UNSUPPORTED,
-       "rope_scaling|\"dynamic\"|supported: default, linear, llama3, yarn"},
+      {"{'rope_scaling': {'type': 'ntk', 'factor': 2}}", YK_E_UNSUPPORTED,
+       "rope_scaling|\"ntk\"|supported: default, dynamic, linear, llama3, yarn"},
+      {"{'rope_scaling': {'type': 'dynamic'}}", YK_E_FORMAT, "rope_scaling|\"factor\" is missing"},
       {"{'rope_parameters': {'rope_type': 'longrope'}}", YK_E_FORMAT, "rope_parameters|\"short_factor\" is missing"},
       {"{'head_dim': 4, 'rope_scaling': {'type': 'longrope', 'short_factor': [1, 2], 'long_factor': [1]}}", YK_E_FORMAT,
        "rope_scaling|\"long_factor\": expected an array of 2 numbers|found array of 1"},
