@@ -189,7 +189,7 @@ static bool is_of_server(yk_json type)
   return false;
 }
 
-static yk_status read_tool(yk_translation *t, yk_json tool, yk_err *err)
+yk_status yk_messages_read_tool(yk_translation *t, yk_json tool, yk_err *err)
 {
   yk_json type = yk_json_get(tool, "type"), name = yk_json_get(tool, "name"),
           schema = yk_json_get(tool, "input_schema");
@@ -224,7 +224,7 @@ static yk_status read_tools(yk_translation *t, yk_json body, yk_err *err)
   YK_JSON_EACH(tool, tools)
   {
     yk_translation_at(t, "tools[%zu]", i++);
-    YK_TRY(read_tool(t, tool, err));
+    YK_TRY(yk_messages_read_tool(t, tool, err));
   }
   return YK_OK;
 }

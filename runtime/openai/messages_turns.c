@@ -122,6 +122,7 @@ static yk_status read_result_part(place *p, yk_json block, yk_err *err)
   bool is_reference = yk_json_equals(type, "tool_reference");
   yk_json text = yk_json_get(block, is_reference ? "tool_name" : "text");
   yk_translation_at(p->t, "messages[%zu].content[%zu].content[%zu]", p->turn, p->block, p->inner++);
+  if (yk_messages_is_document(type)) return yk_messages_read_document(p->t, block, err);
   if (yk_json_is(type, YK_JSON_STRING) && !is_reference && !yk_json_equals(type, "text"))
     return unsupported(p->t, type, err);
   if (!yk_json_is(text, YK_JSON_STRING))
@@ -178,9 +179,10 @@ static yk_status read_users_block(place *p, yk_json block, yk_json type, yk_err 
     open_as(p->t, "user");
     return read_summary(p, block, err);
   }
-  if (!yk_json_equals(type, "text")) return unsupported(p->t, type, err);
+  bool is_document = yk_messages_is_document(type);
+  if (!is_document && !yk_json_equals(type, "text")) return unsupported(p->t, type, err);
   open_as(p->t, "user");
-  return add_text(p, block, err);
+  return is_document ? yk_messages_read_document(p->t, block, err) : add_text(p, block, err);
 }
 
 /* Hidden thoughts of Anthropic's own models, and calls and results of their servers' tools, are left out. */
@@ -214,11 +216,17 @@ static yk_status read_assistants_block(place *p, yk_json block, yk_json type, yk
   return YK_OK;
 }
 
-/* Every tool is offered from the beginning, so that changes of the offered tools are left out. */
+/* Every tool is offered from the beginning, those that are defined here too, so that changes of the offered tools are
+ * left out. */
 static yk_status read_systems_block(place *p, yk_json block, yk_json type, yk_err *err)
 {
   static const char *const left_out[] = {"tool_addition", "tool_removal"};
+  yk_json tool = yk_json_get(block, "tool");
   if (yk_json_equals(type, "text")) return add_text(p, block, err);
+  if (yk_json_equals(type, "tool_addition") && yk_json_equals(yk_json_get(tool, "type"), "tool_definition")) {
+    at_member(p, "tool.definition");
+    return yk_messages_read_tool(p->t, yk_json_get(tool, "definition"), err);
+  }
   if (!is_one_of(type, left_out, sizeof left_out / sizeof *left_out)) return unsupported(p->t, type, err);
   yk_translation_note(p->t, "block type", type);
   return YK_OK;

@@ -168,7 +168,8 @@ void yk_model_append(const char *name, const char *parent, int64_t created_s, in
   yk_strbuf_append_str(out, ",\"type\":\"model\",\"display_name\":");
   yk_json_append_string(out, name, strlen(name));
   append_created_at(created_s, out);
-  yk_strbuf_append_str(out, "}");
+  yk_strbuf_append_fmt(out, ",\"lifecycle\":\"active\",\"max_input_tokens\":%d,\"max_tokens\":%d}", max_model_tokens,
+                       max_model_tokens);
 }
 
 void yk_models_append(const yk_served_names *names, int64_t created_s, int32_t max_model_tokens, yk_strbuf *out)

@@ -54,9 +54,9 @@ typedef struct yk_served_names {
 
 /* yk_models_append - {"object": "list", "data": [...], "has_more": false, "first_id", "last_id", "models": []} with an
  *   entry of data for each name; a name is id, root and display name, and the parent of an adapter is the first name of
- *   the model. Anthropic's clients read "has_more", the first and the last id, and in an entry "type", "display_name"
- *   and "created_at". Codex reads "models", and an entry in it would replace Codex's prompt. names: at least one of a
- *   model. */
+ *   the model. Anthropic's clients read "has_more", the first and the last id, and in an entry "type", "display_name",
+ *   "created_at", "lifecycle" and both limits of tokens. Codex reads "models", and an entry in it would replace Codex's
+ *   prompt. names: at least one of a model. */
 void yk_models_append(const yk_served_names *names, int64_t created_s, int32_t max_model_tokens, yk_strbuf *out);
 
 /* yk_model_append - one entry of that list, for /v1/models/NAME. parent: of an adapter, its base model; NULL: none. */

@@ -14,7 +14,7 @@ from server_protocols import events_of
 
 HAS_GRAMMAR = harness.has_grammar_library() and not harness.is_sanitized(sys.argv[1], "tsan")
 RESPONSES, MESSAGES, COUNT = "/v1/responses", "/v1/messages?beta=true", "/v1/messages/count_tokens?beta=true"
-STEPS = ("<think>", "so", " far", "</think>", "Well.", "<tool_call>", '{"name": "Bash", ',
+STEPS = ("<think>", "Hm", " far", "</think>", "Well.", "<tool_call>", '{"name": "Bash", ',
          '"arguments": {"command": "ls"}}', "</tool_call>")
 # Names of tools are in the prompt, whose length shows the translated request.
 TEMPLATE = ("{% for message in messages %}[{{ message.role }}|{{ message.content or '' }}"
@@ -139,7 +139,7 @@ class AgentFormsTest(Case):
                                  "function_call": {"name", "call_id", "arguments"}}[event["item"]["type"]],
                                 event["item"].keys())
         reasoning, message, call = (event["item"] for event in events if event["type"] == "response.output_item.done")
-        self.assertEqual((reasoning["summary"], reasoning["encrypted_content"]), ([], "yoke:so far"))
+        self.assertEqual((reasoning["summary"], reasoning["encrypted_content"]), ([], "yoke:Hm far"))
         self.assertEqual((message["role"], message["content"][0]["text"]), ("assistant", "Well."))
         self.assertEqual((call["name"], json.loads(call["arguments"])), ("Bash", {"command": "ls"}))
         usage = events[-1]["response"]["usage"]
@@ -275,6 +275,26 @@ class AgentFormsTest(Case):
         self.assertGreater(usage["cache_read_input_tokens"], 0)  # although the line of the system text differs
         asked = {key: CLAUDE[key] for key in ("model", "system", "tools", "thinking", "context_management")}
         answer = self.server.post(COUNT, {**asked, "messages": turns}, CLAUDE_HEADERS)
+        self.assertEqual(answer.value, {"input_tokens": self.count(expected)}, answer.text)
+
+    def test_documents_and_defined_tools(self):
+        """Documents and search results in a message and in a result; a tool that a message of the system defines."""
+        text = {"type": "text", "media_type": "text/plain", "data": "D"}
+        parts = [{"type": "document", "source": text, "title": "T", "citations": {"enabled": True}, **CACHED},
+                 {"type": "search_result", "source": "S", "title": "T", "content": [{"type": "text", "text": "R"}]}]
+        shown = ("<document>\n<title>T</title>\n<document_content>\nD\n</document_content>\n</document>\n"
+                 "<search_result>\n<source>S</source>\n<title>T</title>\n<content>\nR\n</content>\n</search_result>")
+        definition = {"type": "tool_definition", "definition": {"name": "More", "input_schema": OBJECT}}
+        turns = [{"role": "user", "content": parts},
+                 {"role": "system", "content": [{"type": "tool_addition", "tool": definition},
+                                                {"type": "text", "text": "N"}]},
+                 {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "More", "input": {}}]},
+                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": parts}]}]
+        expected = (f"[system|Be.\nAsk.][user|{shown}][system|N][assistant|(More)][tool|{shown}]<Bash><Read><More>")
+        usage = self.claude(turns)[-2]["usage"]
+        self.assertEqual(usage["input_tokens"] + usage["cache_read_input_tokens"], self.count(expected))
+        answer = self.server.post(COUNT, {key: CLAUDE[key] for key in ("model", "system", "tools")} | {
+            "messages": turns}, CLAUDE_HEADERS)
         self.assertEqual(answer.value, {"input_tokens": self.count(expected)}, answer.text)
 
     def test_claude_code_probes(self):

@@ -218,14 +218,14 @@ static void answers(void **state)
   const yk_adapter_name adapter = {"c"};
   const yk_served_names names = {(const char *[]){"its/name", "b"}, 2, &adapter, 1};
   yk_models_append(&names, 7, 100, &out);
+#define LIMITS "'created_at':'1970-01-01T00:00:07Z','lifecycle':'active','max_input_tokens':100,'max_tokens':100}"
   expect(&out, "{'object':'list','data':[{'id':'its/name','object':'model','created':7,'owned_by':'yoke','root':"
-               "'its/name','parent':null,'max_model_len':100,'type':'model','display_name':'its/name',"
-               "'created_at':'1970-01-01T00:00:07Z'},{'id':'b','object':'model','created':7,'owned_by':'yoke',"
-               "'root':'b','parent':null,'max_model_len':100,'type':'model','display_name':'b',"
-               "'created_at':'1970-01-01T00:00:07Z'},{'id':'c','object':'model','created':7,'owned_by':'yoke',"
-               "'root':'c','parent':'its/name','max_model_len':100,'type':'model','display_name':'c',"
-               "'created_at':'1970-01-01T00:00:07Z'}],'has_more':false,'first_id':'its/name','last_id':'c',"
-               "'models':[]}");
+               "'its/name','parent':null,'max_model_len':100,'type':'model','display_name':'its/name'," LIMITS
+               ",{'id':'b','object':'model','created':7,'owned_by':'yoke',"
+               "'root':'b','parent':null,'max_model_len':100,'type':'model','display_name':'b'," LIMITS
+               ",{'id':'c','object':'model','created':7,'owned_by':'yoke',"
+               "'root':'c','parent':'its/name','max_model_len':100,'type':'model','display_name':'c'," LIMITS
+               "],'has_more':false,'first_id':'its/name','last_id':'c','models':[]}");
   yk_strbuf_free(&out);
   yk_token_texts_free(texts);
 }

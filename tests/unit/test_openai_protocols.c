@@ -285,6 +285,81 @@ static void turns_become_messages(void **state)
   check_messages(&yk_protocol_messages, rows, sizeof rows / sizeof *rows);
 }
 
+#define CONTENT(blocks) "{'role': 'user', 'content': [" blocks "]}"
+#define RESULT(blocks)  CONTENT("{'type': 'tool_result', 'tool_use_id': 'c1', 'content': [" blocks "]}")
+#define FOUND                                                                                                          \
+  "{'type': 'search_result', 'source': 'https://a', 'title': 'T', 'citations': {'enabled': true}, 'content': "         \
+  "[{'type': 'text', 'text': 'a'}, {'type': 'text', 'text': 'b'}]}"
+#define FOUND_TEXT                                                                                                     \
+  "<search_result>\\n<source>https://a</source>\\n<title>T</title>\\n<content>\\na\\nb\\n</content>\\n</"              \
+  "search_result>"
+
+static void documents_become_texts(void **state)
+{
+  (void)state;
+  static const row rows[] = {
+      {TURNS(CONTENT("{'type': 'document', 'title': 'T', 'context': 'C', 'cache_control': {}, 'citations': {}, "
+                     "'source': {'type': 'text', 'media_type': 'text/plain', 'data': 'x\\ny'}}")),
+       "[" USER("<document>\\n<title>T</title>\\n<context>C</context>\\n<document_content>\\nx\\ny\\n"
+                "</document_content>\\n</document>") "]"},
+      {TURNS(CONTENT("{'type': 'text', 'text': 'x'}, {'type': 'document', 'title': null, 'source': {'type': 'content', "
+                     "'content': [{'type': 'text', 'text': 'y'}, {'type': 'text', 'text': 'z'}]}}")),
+       "[{'role': 'user', 'content': [{'type': 'text', 'text': 'x'}, {'type': 'text', 'text': "
+       "'<document>\\n<document_content>\\ny\\nz\\n</document_content>\\n</document>'}]}]"},
+      {TURNS(CONTENT("{'type': 'document', 'source': {'type': 'content', 'content': 'y'}}")),
+       "[" USER("<document>\\n<document_content>\\ny\\n</document_content>\\n</document>") "]"},
+      {TURNS(CONTENT(FOUND)), "[" USER(FOUND_TEXT) "]"},
+      {TURNS(CALL_TURN ", " RESULT(FOUND ", {'type': 'text', 'text': 'x'}")),
+       "[{'role': 'assistant', 'content': null, " CALLED
+       "}, {'role': 'tool', 'content': [{'type': 'text', 'text': '" FOUND_TEXT
+       "'}, {'type': 'text', 'text': 'x'}], 'tool_call_id': 'c1'}]"},
+  };
+  check_messages(&yk_protocol_messages, rows, sizeof rows / sizeof *rows);
+  check_messages(&yk_protocol_messages_count, rows, sizeof rows / sizeof *rows);
+}
+
+static void refused_documents(void **state)
+{
+  (void)state;
+#define DOCUMENT(source) TURNS(CONTENT("{'type': 'document', 'source': " source "}"))
+  static const refusal rows[] = {
+      {DOCUMENT("{'type': 'base64', 'media_type': 'application/pdf', 'data': 'JVBERi0='}"),
+       "messages[0].content[0].source", "type \"base64\", as PDF files, are not supported"},
+      {DOCUMENT("{'type': 'file', 'file_id': 'f'}"), "messages[0].content[0].source", "\"file\""},
+      {DOCUMENT("{'type': 'url', 'url': 'https://a'}"), "messages[0].content[0].source", "\"url\""},
+      {DOCUMENT("'x'"), "messages[0].content[0].source", "\"type\""},
+      {DOCUMENT("{'type': 'text'}"), "messages[0].content[0].source.data", "a string"},
+      {DOCUMENT("{'type': 'content', 'content': {}}"), "messages[0].content[0].source.content", "an array of texts"},
+      {DOCUMENT("{'type': 'content', 'content': [{'type': 'image'}]}"), "messages[0].content[0].source.content[0]",
+       "\"image\""},
+      {DOCUMENT("{'type': 'content', 'content': [5]}"), "messages[0].content[0].source.content[0]", "\"text\""},
+      {TURNS(CONTENT("{'type': 'document', 'title': 5}")), "messages[0].content[0].title", "a string"},
+      {TURNS(CONTENT("{'type': 'search_result', 'title': 'T', 'content': []}")), "messages[0].content[0].source",
+       "a string"},
+      {TURNS(CALL_TURN ", " RESULT("{'type': 'search_result', 'source': 's', 'title': 'T', 'content': 'x'}")),
+       "messages[1].content[0].content[0].content", "an array of texts"},
+  };
+  check_refusals(&yk_protocol_messages, rows, sizeof rows / sizeof *rows);
+}
+
+/* A tool that a message of the system defines is offered like those of "tools". */
+static void tools_in_messages(void **state)
+{
+  (void)state;
+#define ADDITION(definition)                                                                                           \
+  TURNS(USER("x") ", {'role': 'system', 'content': [{'type': 'tool_addition', 'tool': {'type': 'tool_definition', "    \
+                  "'definition': " definition "}}]}")
+  yk_openai_request r =
+      accept(&yk_protocol_messages, ADDITION("{'name': 'f', 'input_schema': {'type': 'object'}}"), NULL);
+  expect_json(r.chat.tools, "[{'type': 'function', 'function': {'name': 'f', 'parameters': {'type': 'object'}}}]");
+  yk_openai_request_free(&r);
+  static const refusal rows[] = {
+      {ADDITION("{'name': 'f'}"), "messages[1].content[0].tool.definition", "input_schema"},
+      {ADDITION("{'type': 'bash_20250124', 'name': 'f'}"), "messages[1].content[0].tool.definition", "bash_20250124"},
+  };
+  check_refusals(&yk_protocol_messages, rows, sizeof rows / sizeof *rows);
+}
+
 static void fields_of_messages(void **state)
 {
   (void)state;
@@ -449,18 +524,18 @@ static void lengths(void **state)
     assert_int_equal(options.sampling.max_tokens, rows[i].expected);
     yk_openai_request_free(&r);
   }
-  static const char *const texts[][2] = {
-      {"prompt: expected at most 511 tokens, found 608: this model's maximum context length is 512",
-       "prompt is too long: 608 tokens > 511 maximum"},
-      {"prompt: expected at most 512 tokens, found more in a text of 9999 bytes: this model's maximum",
-       "prompt is too long: more than 512 tokens > 512 maximum"},
-      {NULL, NULL}};
-  for (size_t i = 0; each_case(i, texts[i][0] != NULL); i++) {
+  static const struct {
+    const char *found, *shown;
+  } texts[] = {{"prompt: expected at most 511 tokens, found 608: this model's maximum context length is 512",
+                "prompt is too long: 608 tokens > 511 maximum"},
+               {"prompt: expected at most 512 tokens, found more in a text of 9999 bytes: this model's maximum",
+                "prompt is too long: more than 512 tokens > 512 maximum"}};
+  for (size_t i = 0; each_case(i, i < sizeof texts / sizeof *texts); i++) {
     yk_err err = YK_ERR_INIT;
     yk_openai_error error;
-    yk_err_set(&err, YK_E_CAPACITY, "%s", texts[i][0]);
+    yk_err_set(&err, YK_E_CAPACITY, "%s", texts[i].found);
     yk_protocol_error_of(&yk_protocol_messages, &err, NULL, &error);
-    assert_string_equal(error.message, texts[i][1]);
+    assert_string_equal(error.message, texts[i].shown);
     yk_protocol_error_of(&yk_protocol_responses, &err, NULL, &error);
     assert_int_equal(strncmp(error.message, "input: expected at most", 23), 0);
   }
@@ -524,6 +599,9 @@ int main(void)
                                      cmocka_unit_test(fields_of_responses),
                                      cmocka_unit_test(refused_responses),
                                      cmocka_unit_test(turns_become_messages),
+                                     cmocka_unit_test(documents_become_texts),
+                                     cmocka_unit_test(refused_documents),
+                                     cmocka_unit_test(tools_in_messages),
                                      cmocka_unit_test(fields_of_messages),
                                      cmocka_unit_test(budget_without_tags),
                                      cmocka_unit_test(refused_messages),
