@@ -106,9 +106,31 @@ history = [*asked["messages"], {"role": "assistant", "content": whole.content},
             "content": [{"type": "tool_result", "tool_use_id": whole.content[2].id, "content": "Done"}]}]
 answer = client.messages.create(**{**asked, "messages": history}, extra_body={"temperature": 0})
 assert answer.content[-1].text == "Fixed." and answer.stop_reason == "end_turn", answer
+text = {"type": "text", "media_type": "text/plain", "data": "calc.py adds."}
+page = {"type": "search_result", "source": "calc.py", "title": "Code", "content": [{"type": "text", "text": "a + b"}]}
+parts = [{"type": "document", "title": "Task", "source": text}, page]
+plain = {**asked, "messages": [{"role": "user", "content": "calc.py adds."}]}
+more = {**asked, "messages": [{"role": "user", "content": [*parts, {"type": "text", "text": "calc.py adds."}]}]}
+counts = [client.messages.count_tokens(**{key: body[key] for key in ("model", "messages")}).input_tokens
+          for body in (plain, more)]
+assert counts[0] < counts[1], counts
+assert client.messages.create(**more, extra_body={"temperature": 0}).content[1].text == "Well."
+history[-1]["content"][0]["content"] = parts
+assert client.messages.create(**{**asked, "messages": history}, extra_body={"temperature": 0}).content
+models = client.models.list(limit=1)
+assert [model.id for model in models] == ["demo"] and models.last_id == "demo", models
+assert client.models.retrieve("demo").max_input_tokens == 512 and models.data[0].lifecycle == "active", models
+for call in (lambda: client.models.retrieve("x"), lambda: client.messages.batches.list(), client.beta.files.list):
+    try:
+        call()
+        raise SystemExit("an unknown path was served")
+    except anthropic.NotFoundError as found:
+        assert found.body["error"]["type"] == "not_found_error" and found.request_id, found
 image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "eA=="}}
+pdf = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}
 for wrong, error in (({"model": "x"}, anthropic.NotFoundError), ({"max_tokens": 0}, anthropic.BadRequestError),
-                     ({"messages": [{"role": "user", "content": [image]}]}, anthropic.BadRequestError)):
+                     ({"messages": [{"role": "user", "content": [image]}]}, anthropic.BadRequestError),
+                     ({"messages": [{"role": "user", "content": [pdf]}]}, anthropic.BadRequestError)):
     try:
         client.messages.create(**{**asked, **wrong})
         raise SystemExit(f"{wrong} was taken")
@@ -137,8 +159,9 @@ class Agents(Case):
         folder = os.path.join(harness.scratch_folder(self.addCleanup), "model")
         server = self.serve("--api-key", "secret", "--served-model-name", "demo", "--tool-call-parser", "hermes",
                             "--reasoning-parser", "qwen3", model=make_chain_model(folder, STEPS, TEMPLATE))
+        alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # without modules of tests
         done = subprocess.run([sys.executable, "-c", script, f"http://127.0.0.1:{server.port}"], capture_output=True,
-                              timeout=harness.TIMEOUT_S, check=False)
+                              timeout=harness.TIMEOUT_S, check=False, env=alone)
         self.assertEqual(done.returncode, 0, done.stderr.decode())
         print(done.stdout.decode().strip(), flush=True)
 
