@@ -7,19 +7,37 @@
 yk_status yk_kv_scale_names_of(const yk_model_config *config, yk_weight_role role, int layer, yk_kv_scale_names *out,
                                yk_err *err)
 {
-  const char *expected = role == YK_ROLE_K ? ".k_proj" : ".v_proj";
-  *out = (yk_kv_scale_names){.scale = "kv_cache_scale", .offset = "kv_cache_offset"};
+  const char *projection = role == YK_ROLE_K ? ".k_proj" : ".v_proj";
+  *out = (yk_kv_scale_names){.scale = role == YK_ROLE_K ? "k_scale" : "v_scale"};
   yk_weight_name(config, role, layer, out->module);
   char *own = strrchr(out->module, '.');
-  if (!own || strcmp(own, expected) != 0)
+  if (!own) own = out->module + strlen(out->module);
+  if (config->quant.method == YK_QUANT_MSMODELSLIM) {
+    out->scale = "kv_cache_scale";
+    out->offset = "kv_cache_offset";
+    if (strcmp(own, projection) == 0) return YK_OK;
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "static scales of the KV cache in module %s are not supported; supported: in k_proj and v_proj",
                       out->module);
-  if (config->quant.method == YK_QUANT_MSMODELSLIM) return YK_OK;
-  if (config->quant.method != YK_QUANT_MODELOPT) *own = '\0';
-  out->scale = role == YK_ROLE_K ? "k_scale" : "v_scale";
-  out->offset = NULL;
+  }
+  *own = '\0';
+  if (config->quant.method == YK_QUANT_MODELOPT)
+    snprintf(own, sizeof out->module - (size_t)(own - out->module), "%s", projection);
   return YK_OK;
+}
+
+static bool is_absent(const yk_model_config *config, const yk_shards *shards, yk_weight_role role, int layer)
+{
+  yk_kv_scale_names names;
+  return yk_kv_scale_names_of(config, role, layer, &names, NULL) == YK_OK &&
+         !yk_tensors_find(shards, names.module, names.scale, NULL);
+}
+
+/* ModelOpt writes no scales of K and V whose range it did not measure. */
+static bool is_unmeasured(const yk_model_config *config, const yk_shards *shards, int layer)
+{
+  return config->quant.method == YK_QUANT_MODELOPT && is_absent(config, shards, YK_ROLE_K, layer) &&
+         is_absent(config, shards, YK_ROLE_V, layer);
 }
 
 /* Read floats first .. first + n - 1 of a tensor of n_all, or repeat its single number n times. */
@@ -61,9 +79,11 @@ yk_status yk_kv_scales_read(const yk_model_config *config, const yk_shards *shar
   const yk_attention_widths widths = yk_model_config_widths(config, layer);
   const int64_t n_all = (int64_t)widths.n_kv_heads * widths.head_dim;
   yk_kv_scale_names names;
+  for (int64_t i = 0; i < n; i++) scales[i] = 1.0f;
+  for (int64_t i = 0; i < n; i++) offsets[i] = 0.0f;
+  if (is_unmeasured(config, shards, layer)) return YK_OK;
   YK_TRY(yk_kv_scale_names_of(config, role, layer, &names, err));
   YK_TRY(read_floats(shards, names.module, names.scale, !names.offset, n_all, first, n, scales, err));
-  for (int64_t i = 0; i < n; i++) offsets[i] = 0.0f;
   if (names.offset) YK_TRY(read_floats(shards, names.module, names.offset, false, n_all, first, n, offsets, err));
   return check(shards, &names, n, scales, offsets, err);
 }

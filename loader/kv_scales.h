@@ -2,7 +2,10 @@
  *
  *   msmodelslim, C8        {k,v}_proj.kv_cache_scale, .kv_cache_offset [n_kv_heads * head_dim]: q = x / scale + offset
  *   compressed-tensors     self_attn.{k,v}_scale, one number: q = x / scale
- *   ModelOpt               {k,v}_proj.{k,v}_scale, likewise */
+ *   ModelOpt               {k,v}_proj.{k,v}_scale, likewise, also in families with one module for q, k and v; a layer
+ *                          without both has scales of 1
+ *
+ * Source of the last: modelopt, torch/export/quant_utils.py; vLLM, model_executor/layers/attention. */
 #ifndef YK_LOADER_KV_SCALES_H
 #define YK_LOADER_KV_SCALES_H
 
@@ -16,8 +19,8 @@ typedef struct yk_kv_scale_names {
   const char *scale, *offset;
 } yk_kv_scale_names;
 
-/* yk_kv_scale_names_of - the names for role K or V. Errors: YK_E_UNSUPPORTED if the family stores q, k and v in one
- *   module. */
+/* yk_kv_scale_names_of - the names for role K or V. Errors: YK_E_UNSUPPORTED if msmodelslim's names are wanted and
+ *   the family stores q, k and v in one module. */
 yk_status yk_kv_scale_names_of(const yk_model_config *config, yk_weight_role role, int layer, yk_kv_scale_names *out,
                                yk_err *err);
 

@@ -108,9 +108,10 @@ static inline yk_strbuf safetensors_image(const char *header, const void *data, 
   return image;
 }
 
-/* A file of the tensors of the module "layer", each as "NAME DTYPE SHAPE BYTES;", whose bytes are consecutive parts of
+/* A file of the tensors of a module, each as "NAME DTYPE SHAPE BYTES;", whose bytes are consecutive parts of
  * data. */
-static inline void write_layer(const temp_dir *dir, const char *tensors, const void *data, size_t data_bytes)
+static inline void write_module(const temp_dir *dir, const char *module, const char *tensors, const void *data,
+                                size_t data_bytes)
 {
   yk_strbuf header = YK_STRBUF_INIT;
   size_t n_bytes = 0;
@@ -119,8 +120,8 @@ static inline void write_layer(const temp_dir *dir, const char *tensors, const v
     char name[64], dtype[16], shape[32];
     size_t size;
     assert_int_equal(sscanf(entry, "%63s %15s %31s %zu", name, dtype, shape, &size), 4);
-    yk_strbuf_append_fmt(&header, "%s\"layer.%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
-                         n_bytes ? "," : "", name, dtype, shape, n_bytes, n_bytes + size);
+    yk_strbuf_append_fmt(&header, "%s\"%s.%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
+                         n_bytes ? "," : "", module, name, dtype, shape, n_bytes, n_bytes + size);
     n_bytes += size;
   }
   yk_strbuf_append_str(&header, "}");
@@ -129,6 +130,11 @@ static inline void write_layer(const temp_dir *dir, const char *tensors, const v
   write_file(dir, "model.safetensors", image.data, image.length);
   yk_strbuf_free(&image);
   yk_strbuf_free(&header);
+}
+
+static inline void write_layer(const temp_dir *dir, const char *tensors, const void *data, size_t data_bytes)
+{
+  write_module(dir, "layer", tensors, data, data_bytes);
 }
 
 #endif

@@ -10,6 +10,7 @@
 #include "loader/integers/block_tensors.h"
 #include "loader/integers/dequantise.h"
 #include "loader/integers/int8.h"
+#include "loader/kv_scales.h"
 #include "parallel/shard.h"
 
 enum { K = 200, N = 40 };
@@ -245,10 +246,65 @@ static void tensors_that_do_not_fit(void **state)
   }
 }
 
+/* ---- The KV cache's scales --------------------------------------------------------------------------------------- */
+
+/* The scale of K in a file with these tensors of layer 0's attention. */
+static yk_status read_k_scale(yk_model_family family, yk_quant_method method, const char *tensors, float *scale,
+                              yk_err *err)
+{
+  const yk_model_config config = {.family = family, .n_kv_heads = 2, .head_dim = 4, .quant.method = method};
+  const float data[4] = {0.5f, 0.25f, 2.0f, 4.0f};
+  float offset;
+  yk_shards *shards;
+  temp_dir dir = temp_dir_make();
+  write_module(&dir, "model.layers.0.self_attn", tensors, data, sizeof data);
+  expect_ok("open", yk_shards_open(dir.path, NULL, &shards, err), err);
+  yk_status status = yk_kv_scales_read(&config, shards, YK_ROLE_K, 0, 5, 1, scale, &offset, err);
+  yk_shards_close(shards);
+  temp_dir_remove(&dir);
+  return status;
+}
+
+static void scales_of_the_cache(void **state)
+{
+  (void)state;
+  static const char own[] = "k_scale F32 [1] 4;v_scale F32 [1] 4;",
+                    of_modules[] = "k_proj.k_scale F32 [] 4;v_proj.v_scale F32 [] 4;", none[] = "o_proj.x F32 [] 4;";
+  static const struct {
+    yk_model_family family;
+    yk_quant_method method;
+    const char *tensors;
+    float scale;
+    const char *words; /* NULL: it is read */
+  } cases[] = {
+      {YK_FAMILY_LLAMA, YK_QUANT_COMPRESSED_TENSORS, own, 0.5f, NULL},
+      {YK_FAMILY_PHI3, YK_QUANT_COMPRESSED_TENSORS, own, 0.5f, NULL},
+      {YK_FAMILY_LLAMA, YK_QUANT_MODELOPT, of_modules, 0.5f, NULL},
+      {YK_FAMILY_PHI3, YK_QUANT_MODELOPT, of_modules, 0.5f, NULL},
+      {YK_FAMILY_LLAMA, YK_QUANT_MODELOPT, none, 1.0f, NULL},
+      {YK_FAMILY_LLAMA, YK_QUANT_MODELOPT, "v_proj.v_scale F32 [] 4;", 0, "self_attn.k_proj.k_scale is missing"},
+      {YK_FAMILY_LLAMA, YK_QUANT_COMPRESSED_TENSORS, none, 0, "self_attn.k_scale is missing"},
+      {YK_FAMILY_LLAMA, YK_QUANT_MODELOPT, "k_proj.k_scale F32 [4] 16;", 0, "k_proj.k_scale|[1]|found F32 [4]"},
+  };
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
+    float scale = 0;
+    yk_err err = YK_ERR_INIT;
+    yk_status status = read_k_scale(cases[i].family, cases[i].method, cases[i].tensors, &scale, &err);
+    if (cases[i].words)
+      expect_error(cases[i].tensors, YK_E_FORMAT, cases[i].words, status, &err);
+    else
+      expect_ok(cases[i].tensors, status, &err);
+    assert_true(cases[i].words || scale == cases[i].scale);
+  }
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_slice), cmocka_unit_test(codes_that_are_no_numbers),
-                                     cmocka_unit_test(scales_that_are_no_numbers), cmocka_unit_test(shapes_of_scales),
-                                     cmocka_unit_test(tensors_that_do_not_fit)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_slice),
+                                     cmocka_unit_test(codes_that_are_no_numbers),
+                                     cmocka_unit_test(scales_that_are_no_numbers),
+                                     cmocka_unit_test(shapes_of_scales),
+                                     cmocka_unit_test(tensors_that_do_not_fit),
+                                     cmocka_unit_test(scales_of_the_cache)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
