@@ -164,6 +164,8 @@ static inline bool yk_linear_has_sums(const yk_linear_spec *spec)
 
 /* yk_linear_rounds_inputs - whether part i's inputs are rounded to 8-bit floats (e4m3), each row with its own scale:
  *   scale = largest |x| of the local row / 448, x = scale * e4m3(x * (448 / largest |x|)), to nearest, ties to even.
+ *   Source: compressed_tensors, quantization/lifecycle/forward.py, which takes the whole row: a rank's scale in a
+ *   row-parallel layer is the same or smaller.
  *   Rows whose largest |x| is below YK_LEAST_FP8_INPUT are zeros; a row with a NaN or an infinity gives NaNs. A device
  *   may keep x where rounding would not make it faster: GPUs do so for few rows (kernels/cuda/linear/format_w4a8.c),
  *   the CPU device always rounds. For layers of 4-bit integers in groups of 32 inputs and more; not for experts and

@@ -60,12 +60,13 @@ typedef enum yk_packing {
   YK_N_PACKINGS
 } yk_packing;
 
-/* Quantisation of the inputs of a layer with INT8 weights to 8-bit integers (kernels/cpu/linear/format_w8a8.c). With
- * YK_INPUTS_FLOAT the layer multiplies floats. */
+/* Quantisation of the inputs of a layer: of INT8 weights to 8-bit integers (kernels/cpu/linear/format_w8a8.c), of AWQ
+ * weights to 8-bit floats. With YK_INPUTS_FLOAT the layer multiplies floats. */
 typedef enum yk_inputs_kind {
   YK_INPUTS_FLOAT,
   YK_INPUTS_PER_TOKEN, /* a row's scale is its largest magnitude over 127, taken over the whole row on all ranks */
-  YK_INPUTS_STATIC     /* scale and zero come from the checkpoint */
+  YK_INPUTS_STATIC,    /* scale and zero come from the checkpoint */
+  YK_INPUTS_FP8        /* AWQ, a request of the checkpoint: yk_linear_rounds_inputs (linear.h) has the definition */
 } yk_inputs_kind;
 
 typedef struct yk_inputs {
@@ -107,7 +108,7 @@ typedef struct yk_weight_view {
    * an expert that, unlike the other experts of its layer, has groups of neighbours. */
   const void *g_idx;
   bool has_zeros;     /* INT8: zeros are stored, even if the data is not loaded */
-  yk_inputs inputs;   /* INT8 with a scale for each output (group == k) and no zeros; all others: FLOAT */
+  yk_inputs inputs;   /* INT8 with a scale for each output (group == k) and no zeros; AWQ: FP8; all others: FLOAT */
   const char *tensor; /* the name of plain's or qweight's tensor in the checkpoint; may be NULL */
   const void *bias;   /* [n] of bias_dtype, or NULL */
   yk_dtype bias_dtype;

@@ -139,6 +139,39 @@ static yk_status read_weights(yk_json weights, const char *label, yk_quant_schem
   return read_groups(weights, label, scheme, err);
 }
 
+/* The inputs of packed 4-bit integers: floats, or 8-bit floats with a scale for each row. */
+static yk_status read_fp8_inputs(yk_json inputs, const char *label, yk_quant_scheme *scheme, yk_err *err)
+{
+  static const char *const unset[] = {"group_size", "block_structure", "actorder"};
+  bool dynamic = false, symmetric = true;
+  int64_t n_bits = 0;
+  char of_inputs[LABEL_BYTES];
+  snprintf(of_inputs, sizeof of_inputs, "%s: input_activations", label);
+  if (!yk_json_is_given(inputs)) return YK_OK;
+  if (!yk_json_is(inputs, YK_JSON_OBJECT))
+    return yk_err_set(err, YK_E_FORMAT, "%s: expected an object, found %s", of_inputs, yk_json_type_name(inputs));
+  if (scheme->format != YK_WEIGHT_AWQ)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: not supported beside packed weights of 8 bits; supported: null",
+                      of_inputs);
+  const char *type = yk_json_string(yk_json_get(inputs, "type")), *strategy;
+  if (!type || strcasecmp(type, "float") != 0) return yk_hf_refuse_value(inputs, of_inputs, "type", "float", err);
+  if (!yk_json_to_i64(yk_json_get(inputs, "num_bits"), &n_bits) || n_bits != 8)
+    return yk_hf_refuse_value(inputs, of_inputs, "num_bits", "8", err);
+  for (size_t i = 0; i < sizeof unset / sizeof *unset; i++)
+    YK_TRY(yk_hf_require_unset(inputs, of_inputs, unset[i], err));
+  if (yk_json_is(yk_json_get(inputs, "dynamic"), YK_JSON_STRING))
+    return yk_hf_refuse_value(inputs, of_inputs, "dynamic", "true", err);
+  YK_TRY(yk_json_get_bool(inputs, of_inputs, "dynamic", false, &dynamic, err));
+  YK_TRY(yk_json_get_bool(inputs, of_inputs, "symmetric", false, &symmetric, err));
+  YK_TRY(yk_json_get_str(inputs, of_inputs, "strategy", false, &strategy, err));
+  if (!dynamic) return yk_hf_refuse_value(inputs, of_inputs, "dynamic", "true", err);
+  if (!symmetric) return yk_hf_refuse_value(inputs, of_inputs, "symmetric", "true", err);
+  if (!strategy || strcasecmp(strategy, "token") != 0)
+    return yk_hf_refuse_value(inputs, of_inputs, "strategy", "token", err);
+  scheme->inputs = YK_INPUTS_FP8;
+  return YK_OK;
+}
+
 static bool read_block_preset(const char *name, yk_quant_scheme *scheme)
 {
   static const struct {
@@ -169,6 +202,7 @@ static yk_status read_preset(const char *name, const char *label, yk_quant_schem
     yk_quant_zeros zeros;
   } presets[] = {{"W4A16", YK_WEIGHT_AWQ, YK_PACKING_COMPRESSED, 1, 128, YK_ZEROS_NONE},
                  {"W4A16_ASYM", YK_WEIGHT_AWQ, YK_PACKING_COMPRESSED, 1, 128, YK_ZEROS_STORED},
+                 {"W4AFP8", YK_WEIGHT_AWQ, YK_PACKING_COMPRESSED, 1, 128, YK_ZEROS_NONE},
                  {"W8A16", YK_WEIGHT_INT8, YK_PACKING_COMPRESSED, 1, 128, YK_ZEROS_NONE},
                  {"W8A8", YK_WEIGHT_INT8, YK_PACKING_BLOCKS, 1, -1, YK_ZEROS_NONE},
                  {"INT8", YK_WEIGHT_INT8, YK_PACKING_BLOCKS, 1, -1, YK_ZEROS_NONE},
@@ -178,20 +212,24 @@ static yk_status read_preset(const char *name, const char *label, yk_quant_schem
   for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
     if (strcasecmp(name, presets[i].name) != 0) continue;
     bool is_w8a8 = presets[i].format == YK_WEIGHT_INT8 && presets[i].packing == YK_PACKING_BLOCKS;
+    bool has_fp8_inputs = strcmp(presets[i].name, "W4AFP8") == 0;
     *scheme = (yk_quant_scheme){.format = presets[i].format,
                                 .packing = presets[i].packing,
                                 .group_size = presets[i].group_size,
                                 .may_be_channel = presets[i].format == YK_WEIGHT_INT8,
                                 .group_outputs = presets[i].group_outputs,
                                 .zeros = presets[i].zeros,
-                                .inputs = is_w8a8 ? YK_INPUTS_PER_TOKEN : YK_INPUTS_FLOAT,
+                                .inputs = is_w8a8          ? YK_INPUTS_PER_TOKEN
+                                          : has_fp8_inputs ? YK_INPUTS_FP8
+                                                           : YK_INPUTS_FLOAT,
                                 .input_bits = presets[i].format == YK_WEIGHT_FP8 ? 8 : 0};
     return YK_OK;
   }
   if (read_block_preset(name, scheme)) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED,
-                    "%s: config_groups: preset \"%.80s\" is not supported; supported: W4A16, W4A16_ASYM, W8A16, W8A8, "
-                    "INT8, FP8, FP8_DYNAMIC, FP8_BLOCK, NVFP4, NVFP4A16, MXFP4, MXFP4A16, MXFP4XFP8, MXFP8, MXFP8A16",
+                    "%s: config_groups: preset \"%.80s\" is not supported; supported: W4A16, W4A16_ASYM, W4AFP8, "
+                    "W8A16, W8A8, INT8, FP8, FP8_DYNAMIC, FP8_BLOCK, NVFP4, NVFP4A16, MXFP4, MXFP4A16, MXFP4XFP8, "
+                    "MXFP8, MXFP8A16",
                     label, name);
 }
 
@@ -253,12 +291,12 @@ static yk_status read_group(yk_json group, const char *name, const char *label, 
   if (yk_json_is(type, YK_JSON_STRING) && strcasecmp(yk_json_string(type), "float") == 0)
     return read_floats(group, label, format, scheme, err);
   if (holds_bytes(group, format)) return yk_hf_read_integers(group, label, scheme, err);
-  YK_TRY(yk_hf_require_unset(group, label, "input_activations", err));
   if (format && strcmp(format, packed) != 0)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: weights of type \"int\" in format \"%.80s\" are not supported; supported: %s, %s, %s", label,
                       format, packed, int_quantized, naive);
-  return read_weights(weights, label, scheme, err);
+  YK_TRY(read_weights(weights, label, scheme, err));
+  return read_fp8_inputs(yk_json_get(group, "input_activations"), label, scheme, err);
 }
 
 /* Collect the targets of all groups, in order. all: capacity for the total length of the groups' lists. */

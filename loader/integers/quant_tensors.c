@@ -30,6 +30,7 @@ yk_status yk_quant_begin(const char *module, const yk_quant_scheme *scheme, yk_w
   view->zeros_less_one = scheme->zeros == YK_ZEROS_LESS_ONE;
   view->has_zeros = scheme->zeros != YK_ZEROS_NONE;
   view->act_order = scheme->act_order && view->group < view->k; /* until g_idx is read */
+  view->inputs.kind = scheme->inputs;
   if (view->k % view->group != 0)
     return yk_err_set(err, YK_E_FORMAT, "%s: %" PRId64 " inputs: expected a multiple of group_size %" PRId64, module,
                       view->k, view->group);

@@ -142,7 +142,7 @@ typedef struct yk_quant_scheme {
   bool may_be_channel;   /* a layer with one scale per output uses groups of the whole K */
   int32_t group_outputs; /* BLOCKS: outputs that share a scale, 1 to 65536, or -1 for all of each layer */
   yk_quant_zeros zeros;
-  yk_inputs_kind inputs; /* INT8: how the layer's inputs are quantised */
+  yk_inputs_kind inputs; /* INT8, AWQ: how the layer's inputs are quantised */
   bool has_input_zeros;  /* STATIC inputs: a tensor holds their zeros */
   int32_t input_bits;    /* FP8, FP4: the checkpoint requests inputs rounded to floats of this number of bits, which is
                           * not supported and reported as a remark; 0: no rounding */

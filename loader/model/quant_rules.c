@@ -137,11 +137,29 @@ yk_status yk_quant_scheme_of_quantised(const yk_quant_config *quant, const char 
   return *out ? YK_OK : find_scheme(quant, module, true, out, err);
 }
 
+/* Scheme number i of the configuration, from 0; NULL: it excludes modules, or describes none. */
+static const yk_quant_scheme *scheme_at(const yk_quant_config *quant, size_t i)
+{
+  if (i == 0) return quant->only_named ? NULL : &quant->scheme;
+  return quant->rules->rules[i - 1].is_quantised ? &quant->rules->rules[i - 1].scheme : NULL;
+}
+
+static size_t n_schemes(const yk_quant_config *quant)
+{
+  if (quant->method == YK_QUANT_NONE) return 0;
+  return 1 + (quant->rules ? quant->rules->n : 0);
+}
+
 bool yk_quant_may_have(const yk_quant_config *quant, yk_weight_format format)
 {
-  if (quant->method == YK_QUANT_NONE) return false;
-  if (!quant->only_named && quant->scheme.format == format) return true;
-  for (size_t i = 0; quant->rules && i < quant->rules->n; i++)
-    if (quant->rules->rules[i].is_quantised && quant->rules->rules[i].scheme.format == format) return true;
+  for (size_t i = 0; i < n_schemes(quant); i++)
+    if (scheme_at(quant, i) && scheme_at(quant, i)->format == format) return true;
+  return false;
+}
+
+bool yk_quant_may_have_inputs(const yk_quant_config *quant, yk_inputs_kind inputs)
+{
+  for (size_t i = 0; i < n_schemes(quant); i++)
+    if (scheme_at(quant, i) && scheme_at(quant, i)->inputs == inputs) return true;
   return false;
 }

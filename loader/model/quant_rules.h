@@ -42,4 +42,7 @@ yk_status yk_quant_scheme_of_quantised(const yk_quant_config *quant, const char 
 /* yk_quant_may_have - whether the configuration gives any module weights of the format. Thread: any. */
 bool yk_quant_may_have(const yk_quant_config *quant, yk_weight_format format);
 
+/* yk_quant_may_have_inputs - whether the configuration quantises any module's inputs in this way. Thread: any. */
+bool yk_quant_may_have_inputs(const yk_quant_config *quant, yk_inputs_kind inputs);
+
 #endif

@@ -66,13 +66,20 @@ static bool is_shared_expert(yk_weight_role role)
   return role == YK_ROLE_SHARED_GATE || role == YK_ROLE_SHARED_UP || role == YK_ROLE_SHARED_DOWN;
 }
 
+static bool has_fp8_inputs(const yk_rank_source *source, yk_weight_role role, const yk_weight_view *weight)
+{
+  const yk_fp8_inputs choice = source->limits->fp8_inputs;
+  const bool is_requested = choice == YK_FP8_INPUTS_OF_CHECKPOINT && weight->inputs.kind == YK_INPUTS_FP8;
+  return (choice == YK_FP8_INPUTS_ALL || is_requested) && !is_shared_expert(role);
+}
+
 static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_found_weight *found,
                       yk_linear_part *part, yk_err *err)
 {
   const yk_weight_place place = {p->role, p->layer, p->expert};
   YK_TRY(yk_checkpoint_find(source->checkpoint, &place, found, err));
   *part = (yk_linear_part){.weight = found->view,
-                           .fp8_inputs = source->limits->fp8_inputs && !is_shared_expert(p->role),
+                           .fp8_inputs = has_fp8_inputs(source, p->role, &found->view),
                            .as_16_bits = source->limits->as_16_bits};
   return YK_OK;
 }

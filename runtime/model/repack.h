@@ -43,8 +43,8 @@ int64_t yk_repack_mixture_scratch_bytes(const yk_model_device *dev, const yk_mix
  *   their inputs. Parts converted on request (as_16_bits) do not count. */
 int32_t yk_repack_n_unkept(const yk_model_device *dev, const yk_linear_spec *spec);
 
-/* yk_repack_n_float_inputs - parts that become 16-bit floats and so multiply floats, although the checkpoint quantises
- *   their inputs. */
+/* yk_repack_n_float_inputs - parts whose inputs stay floats, although the checkpoint quantises them: parts that become
+ *   16-bit floats, and 4-bit weights whose inputs are not rounded. */
 int32_t yk_repack_n_float_inputs(const yk_model_device *dev, const yk_linear_spec *spec);
 
 /* yk_repack_dequantises - whether part i is quantised in the checkpoint and becomes 16-bit floats. */

@@ -7,6 +7,7 @@ import os
 import harness
 
 DEMO = os.path.join(harness.TESTS_DIR, "models", "demo")
+W4A8 = os.path.join(harness.FAMILIES, "format_compressed_w4a8")
 PLAIN = os.path.join(harness.FAMILIES, "gemma3")  # without quantised weights
 FP8 = ("--activations", "fp8")
 
@@ -49,14 +50,32 @@ class ActivationsFp8(harness.Case):
         self.assert_usage_error(["generate", "--model", DEMO, "--activations", "fp4"], "--activations")
 
     @harness.of_the_program
+    def test_checkpoints_that_request_it(self):
+        """A W4A8 checkpoint has fp8 unless an option overrides this; families.py has the goldens."""
+        def logprobs(*options):
+            result = self.run_json("generate", "--model", W4A8, "--device", "cpu", "--dtype", "float32",
+                                   "--temperature", 0, "-n", 4, "--prompt-logprobs", 0, "--ignore-eos", "--token-ids",
+                                   "5,6,7,8,9", *options)[0]
+            return [entry["logprob"] for entry in result["prompt_logprobs"][1:]]
+
+        stay, rounded, kept = "inputs of {} weights stay floats", logprobs(), logprobs("--activations", "dtype")
+        self.assertIn(stay.format(13), self.last_err)
+        everywhere = logprobs(*FP8)
+        self.assertIn(stay.format(1), self.last_err)
+        self.assertNotEqual(rounded, kept)
+        self.assertNotEqual(rounded, everywhere)  # the layer without a request too
+        self.assertEqual(logprobs("--weights", "f16"), logprobs("--weights", "f16", "--activations", "dtype"))
+
+    @harness.of_the_program
     def test_figures_name_it(self):
         folder = harness.scratch_folder(self.addCleanup)
-        for choice in ("auto", "fp8"):
+        for choice, model, resolved in (("auto", DEMO, "dtype"), ("fp8", DEMO, "fp8"), ("auto", W4A8, "fp8"),
+                                        ("dtype", W4A8, "dtype")):
             path = os.path.join(folder, choice)
-            self.run_yoke("bench", "--model", DEMO, "--device", "cpu", "--batch", 1, "--input-len", 4, "--output-len",
+            self.run_yoke("bench", "--model", model, "--device", "cpu", "--batch", 1, "--input-len", 4, "--output-len",
                           4, "--repeats", 1, "--output", path, "--activations", choice)
             with open(path, encoding="utf-8") as file:
-                self.assertEqual(json.load(file)["activations"], choice)
+                self.assertEqual(json.load(file)["activations"], resolved)
 
 
 if __name__ == "__main__":

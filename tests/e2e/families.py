@@ -133,6 +133,16 @@ class Families(harness.Case):
                               ("llama4_w4a16", 2), ("gemma4_moe", 2)):
             self.check_case(name, "--tp", n_ranks, "--enable-expert-parallel")
 
+    def test_inputs_in_8_bit_floats(self):
+        """A checkpoint of W4A8: a row's scale is that of the rank's part of the row, hence goldens for each number of
+        ranks."""
+        name = "format_compressed_w4a8"
+        for n_ranks in (1, 2, 3):
+            self.check_case(name, "--tp", n_ranks, golden=f"golden_{n_ranks}.json")
+            self.assertIn("inputs of 1 weights stay floats, although the checkpoint requests 8-bit inputs",
+                          self.last_err)
+            self.check_case(name, "--tp", n_ranks, "--activations", "dtype", golden="golden_dtype.json")
+
     def test_longrope(self):
         """A context is as long as the factors for short contexts permit, unless the caller requests the factors for
         long contexts, which transformers applies to all tokens of a longer sequence."""

@@ -132,7 +132,7 @@ static void refusals(void **state)
       {YK_E_UNSUPPORTED, INTS("'strategy': 'group', 'group_size': 48", NO_INPUTS), "group_size 48"},
       {YK_E_UNSUPPORTED, IN_FORMAT("int-quantized", GROUP(CHANNEL, INPUTS(TOKEN), ", 'output_activations': {'a': 1}")),
        "output_activations"},
-      {YK_E_UNSUPPORTED, IN_FORMAT("float-quantized", GROUP(CHANNEL, INPUTS(TOKEN), "")), "input_activations"},
+      {YK_E_UNSUPPORTED, IN_FORMAT("float-quantized", GROUP(CHANNEL, INPUTS(TOKEN), "")), "format \"float-quantized\""},
       {YK_E_FORMAT, IN_FORMAT("int-quantized", "'a': {'targets': ['Linear']}"), "weights: expected an object"},
       {YK_E_UNSUPPORTED, IN_FORMAT("int-quantized", "'W4A8': ['Linear']"), "preset \"W4A8\"|W8A8, INT8"},
   };

@@ -98,6 +98,7 @@ static void unsupported_quantisation(void **state)
 #define COMPRESSED           "'quant_method': 'compressed-tensors', 'format': 'pack-quantized'"
 #define INT4_32              "'num_bits': 4, 'type': 'int', 'symmetric': true, 'strategy': 'group', 'group_size': 32"
 #define TRANSFORMS(location) "'transform_config': {'config_groups': {'R1': {'apply': [{'location': " location "}]}}}"
+#define FLOATS_8             "'num_bits': 8, 'type': 'float'"
 #define ROUND                "'quant_method': 'auto-round', 'bits': 4, 'group_size': 128"
 
 /* The group size of a module, 0 for one that is not quantised. */
@@ -173,6 +174,26 @@ static void compressed_tensors(void **state)
   yk_model_config_free(&config);
 }
 
+static void inputs_of_4_bits(void **state)
+{
+  (void)state;
+  yk_model_config config =
+      good("{'quantization_config': {" COMPRESSED ", 'config_groups': {'a': {'targets': ['Linear'],"
+           " 'weights': {" INT4_32 "}, 'input_activations': {" FLOATS_8 ", 'symmetric': true, 'dynamic': true,"
+           " 'strategy': 'token', 'group_size': null}}, 'w4afp8': ['re:.*mlp'],"
+           " 'b': {'targets': ['re:.*q_proj'], 'weights': {" INT4_32 "}, 'input_activations': null}}}}");
+  assert_int_equal(scheme_of(&config, "model.layers.0.self_attn.v_proj")->inputs, YK_INPUTS_FP8);
+  assert_int_equal(scheme_of(&config, "model.layers.0.mlp.up_proj")->inputs, YK_INPUTS_FP8);
+  assert_int_equal(group_of(&config, "model.layers.0.mlp.up_proj"), 128);
+  assert_int_equal(scheme_of(&config, "model.layers.0.self_attn.q_proj")->inputs, YK_INPUTS_FLOAT);
+  assert_true(yk_quant_may_have_inputs(&config.quant, YK_INPUTS_FP8));
+  assert_false(yk_quant_may_have_inputs(&config.quant, YK_INPUTS_STATIC));
+  yk_model_config_free(&config);
+  config = good("{'quantization_config': {" COMPRESSED ", 'config_groups': {'W4A16': ['Linear']}}}");
+  assert_false(yk_quant_may_have_inputs(&config.quant, YK_INPUTS_FP8));
+  yk_model_config_free(&config);
+}
+
 static void auto_round(void **state)
 {
   (void)state;
@@ -245,6 +266,14 @@ static void awq_versions(void **state)
 }
 
 /* One unsupported setting in each: its key and value are in the message. */
+/* A group of 4-bit weights with these settings of its inputs. */
+#define INPUTS_REFUSED(settings, expected)                                                                             \
+  {                                                                                                                    \
+    "{'quantization_config': {" COMPRESSED ", 'config_groups': {'a': {'targets': ['Linear'], 'weights': {" INT4_32     \
+    "}, 'input_activations': {" settings "}}}}}",                                                                      \
+        YK_E_UNSUPPORTED, "input_activations: " expected                                                               \
+  }
+
 static const bad_case refused_methods[] = {
     {"{'quantization_config': {'quant_method': 'gptq', 'bits': 3, 'group_size': 64}}", YK_E_UNSUPPORTED, "bits 3"},
     {"{'quantization_config': {'quant_method': 'gptq', 'bits': 4}}", YK_E_FORMAT, "\"group_size\" is missing"},
@@ -279,7 +308,23 @@ static const bad_case refused_methods[] = {
      "targets: expected an array"},
     {"{'quantization_config': {" COMPRESSED ", 'config_groups': {'a': {'targets': ['Linear'],"
      " 'weights': {" INT4_32 "}, 'input_activations': {'num_bits': 8}}}}}",
-     YK_E_UNSUPPORTED, "input_activations {\"num_bits\": 8}"},
+     YK_E_UNSUPPORTED, "input_activations: type (absent) is not supported; supported: float"},
+    INPUTS_REFUSED("'num_bits': 8, 'type': 'int'", "type \"int\"|float"),
+    INPUTS_REFUSED("'type': 'float'", "num_bits (absent)|8"),
+    INPUTS_REFUSED("'num_bits': 4, 'type': 'float'", "num_bits 4|8"),
+    INPUTS_REFUSED(FLOATS_8, "dynamic (absent)|true"),
+    INPUTS_REFUSED(FLOATS_8 ", 'dynamic': false", "dynamic false|true"),
+    INPUTS_REFUSED(FLOATS_8 ", 'dynamic': 'local'", "dynamic \"local\"|true"),
+    INPUTS_REFUSED(FLOATS_8 ", 'dynamic': true, 'symmetric': false", "symmetric false|true"),
+    INPUTS_REFUSED(FLOATS_8 ", 'dynamic': true", "strategy (absent)|token"),
+    INPUTS_REFUSED(FLOATS_8 ", 'dynamic': true, 'strategy': 'tensor'", "strategy \"tensor\"|token"),
+    INPUTS_REFUSED(FLOATS_8 ", 'dynamic': true, 'strategy': 'token', 'group_size': 128", "group_size 128"),
+    {"{'quantization_config': {" COMPRESSED ", 'config_groups': {'a': {'targets': ['Linear'],"
+     " 'weights': {'num_bits': 8, 'group_size': 32}, 'input_activations': {'num_bits': 8, 'type': 'float'}}}}}",
+     YK_E_UNSUPPORTED, "input_activations: not supported beside packed weights of 8 bits"},
+    {"{'quantization_config': {" COMPRESSED ", 'config_groups': {'a': {'targets': ['Linear'],"
+     " 'weights': {" INT4_32 "}, 'input_activations': 8}}}}",
+     YK_E_FORMAT, "input_activations: expected an object, found integer"},
     {"{'quantization_config': {" COMPRESSED ", 'config_groups': {'a': {'targets': ['Linear'],"
      " 'weights': {'num_bits': 3}}}}}",
      YK_E_UNSUPPORTED, "num_bits 3"},
@@ -332,6 +377,7 @@ int main(void)
       cmocka_unit_test(unsupported_quantisation),
       cmocka_unit_test(gptq),
       cmocka_unit_test(compressed_tensors),
+      cmocka_unit_test(inputs_of_4_bits),
       cmocka_unit_test(auto_round),
       cmocka_unit_test(eight_bits),
       cmocka_unit_test(awq_versions),

@@ -42,10 +42,6 @@ _Static_assert((int)SCALE_MULTIPLE == (int)YK_W4A8_SCALE_MULTIPLE, "padding of s
 
 static yk_status plan(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void **out, yk_err *err)
 {
-  if (cuda->wna16.path != YK_GEMM_WGMMA)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "activations fp8: expected a GPU of compute capability 9.0, found %s; supported: auto",
-                      cuda->wna16.name);
   return yk_cuda_gemm_wna16_int4.plan(cuda, gemm, out, err);
 }
 
@@ -59,10 +55,10 @@ static bool writes_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t y_s
   return yk_cuda_gemm_wna16_int4.writes_in_place(gemm, y, y_stride);
 }
 
-/* Whether x of a block of rows becomes 8-bit floats. */
+/* Whether x of a block of rows becomes 8-bit floats. Other GPUs lack the kernels. */
 static bool is_rounded(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, int64_t n_rows)
 {
-  return n_rows >= LEAST_ROWS && n_rows * gemm->n >= cuda->w4a8_least_results;
+  return cuda->wna16.path == YK_GEMM_WGMMA && n_rows >= LEAST_ROWS && n_rows * gemm->n >= cuda->w4a8_least_results;
 }
 
 static yk_status quantise(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *to, const void *x,

@@ -70,11 +70,13 @@ static void add_options(yk_process_facts *f, const yk_engine_options *o)
   static const char *const dtypes[] = {"auto", "float16", "bfloat16", "float32"};
   static const char *const caches[] = {
       "auto", "float16", "bfloat16", "float32", "int8", "fp8", "int8_per_token_head", "fp8_per_token_head"};
+  static const char *const activations[] = {"auto", "fp8", "dtype"};
   add_number(f, "ranks in all", o->n_ranks);
   add_number(f, "pipeline-parallel-size", o->n_stages);
   add_text(f, "dtype", YK_FACT_EQUAL, name_of(dtypes, sizeof dtypes / sizeof *dtypes, (int)o->dtype));
   add_text(f, "weights", YK_FACT_EQUAL, o->weights == YK_WEIGHTS_F16 ? "f16" : "auto");
-  add_text(f, "activations", YK_FACT_EQUAL, o->activations == YK_ACTIVATIONS_FP8 ? "fp8" : "auto");
+  add_text(f, "activations", YK_FACT_EQUAL,
+           name_of(activations, sizeof activations / sizeof *activations, (int)o->activations));
   add_text(f, "lm-head", YK_FACT_EQUAL, o->lm_head == YK_LM_HEAD_INT8 ? "int8" : "auto");
   add_text(f, "kv-cache-dtype", YK_FACT_EQUAL, name_of(caches, sizeof caches / sizeof *caches, (int)o->kv_cache_dtype));
   add_number(f, "enable-expert-parallel", o->expert_parallel);

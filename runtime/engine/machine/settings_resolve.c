@@ -47,7 +47,7 @@ static yk_status check_options(const yk_engine_options *o, yk_err *err)
   YK_TRY(yk_check_enum("weights", (int)o->weights, YK_WEIGHTS_F16, err));
   YK_TRY(yk_check_enum("kv_cache_dtype", (int)o->kv_cache_dtype, YK_KV_CACHE_FP8_PER_TOKEN_HEAD, err));
   YK_TRY(yk_check_enum("lm_head", (int)o->lm_head, YK_LM_HEAD_INT8, err));
-  YK_TRY(yk_check_enum("activations", (int)o->activations, YK_ACTIVATIONS_FP8, err));
+  YK_TRY(yk_check_enum("activations", (int)o->activations, YK_ACTIVATIONS_DTYPE, err));
   YK_TRY(yk_check_enum("log.level", (int)o->log.level, YK_LOG_DEBUG, err));
   YK_TRY(yk_check_i64("number of ranks", o->n_ranks, 1, YK_MAX_RANKS, err));
   YK_TRY(yk_check_i64("pipeline stages", o->n_stages, 0, YK_MAX_RANKS, err));
@@ -348,12 +348,28 @@ yk_config_changes yk_settings_config_changes(const yk_engine_options *options)
                              .dense_beyond_index = options->dense_attention_beyond_index};
 }
 
-/* 8-bit inputs need layers that take them. */
-static yk_status choose_activations(const yk_engine_options *o, const yk_model_config *config, yk_settings *s,
-                                    yk_err *err)
+/* The checkpoint's own request is followed where it can be. */
+static yk_fp8_inputs fp8_inputs_of(const yk_engine_options *o, const yk_model_config *config, bool is_elsewhere,
+                                   const yk_settings *s)
 {
-  s->limits.fp8_inputs = o->activations == YK_ACTIVATIONS_FP8;
-  if (!s->limits.fp8_inputs) return YK_OK;
+  yk_err problem = YK_ERR_INIT;
+  if (o->activations == YK_ACTIVATIONS_DTYPE || o->weights == YK_WEIGHTS_F16 ||
+      !yk_quant_may_have_inputs(&config->quant, YK_INPUTS_FP8))
+    return YK_FP8_INPUTS_NONE;
+  if (is_elsewhere || s->device == YK_DEVICE_CPU || yk_gpus_check_fp8_inputs(s, &problem) == YK_OK)
+    return YK_FP8_INPUTS_OF_CHECKPOINT;
+  yk_log_write(&o->log, YK_LOG_INFO, "inputs of 4-bit weights stay %s, although the checkpoint rounds them: %s",
+               yk_dtype_name(s->dtype), problem.message);
+  return YK_FP8_INPUTS_NONE;
+}
+
+/* 8-bit inputs on request need layers that take them, and GPUs that have the kernels. */
+static yk_status choose_activations(const yk_engine_options *o, const yk_model_config *config, bool is_elsewhere,
+                                    yk_settings *s, yk_err *err)
+{
+  s->limits.fp8_inputs =
+      o->activations == YK_ACTIVATIONS_FP8 ? YK_FP8_INPUTS_ALL : fp8_inputs_of(o, config, is_elsewhere, s);
+  if (o->activations != YK_ACTIVATIONS_FP8) return YK_OK;
   if (o->weights == YK_WEIGHTS_F16)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "activations fp8: expected weights of 4-bit integers, found weights f16; supported: auto");
@@ -361,7 +377,7 @@ static yk_status choose_activations(const yk_engine_options *o, const yk_model_c
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "activations fp8: expected weights of 4-bit integers, which this model does not have; supported: "
                       "auto");
-  return YK_OK;
+  return is_elsewhere || s->device == YK_DEVICE_CPU ? YK_OK : yk_gpus_check_fp8_inputs(s, err);
 }
 
 /* The size of the KV cache, and the plan. Every process has the same number of blocks, that of the smallest rank. */
@@ -413,7 +429,7 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
   YK_TRY(choose_lengths(options, config, settings, err));
   YK_TRY(choose_kv_format(options, config, settings, err));
   settings->limits.as_16_bits = options->weights == YK_WEIGHTS_F16;
-  YK_TRY(choose_activations(options, config, settings, err));
+  YK_TRY(choose_activations(options, config, device_memory_bytes > 0, settings, err));
   settings->limits.lm_head_as_int8 = options->lm_head == YK_LM_HEAD_INT8;
   if (settings->limits.lm_head_as_int8 && config->lacks_head)
     return yk_err_set(err, YK_E_UNSUPPORTED, "lm_head int8: this model has no lm_head; supported: auto");

@@ -32,7 +32,11 @@ typedef enum yk_kv_cache_choice {
   YK_KV_CACHE_FP8_PER_TOKEN_HEAD
 } yk_kv_cache_choice;
 
-typedef enum yk_activations_choice { YK_ACTIVATIONS_AUTO, YK_ACTIVATIONS_FP8 } yk_activations_choice;
+typedef enum yk_activations_choice {
+  YK_ACTIVATIONS_AUTO,
+  YK_ACTIVATIONS_FP8,
+  YK_ACTIVATIONS_DTYPE
+} yk_activations_choice;
 typedef enum yk_lm_head_choice { YK_LM_HEAD_AUTO, YK_LM_HEAD_INT8 } yk_lm_head_choice;
 
 /* A low-rank adapter (LoRA) of the model, as PEFT stores it: a directory with adapter_config.json and
@@ -135,12 +139,14 @@ typedef struct yk_engine_options {
    * 127; weights are rounded to the nearest multiple of it, ties to even. An embedding that is also lm_head keeps its
    * type as embedding. Refused for an lm_head that is quantised already, and for models without one. */
   yk_lm_head_choice lm_head;
-  /* Type of the inputs of layers with weights of 4-bit integers. auto: dtype. fp8: each row of inputs is rounded to
-   * 8-bit floats (e4m3: 4 significant bits) with a separate scale, the largest magnitude on the rank / 448; on GPUs,
-   * which must have compute capability 9.0, in steps with enough rows for a speed-up (100 to 500, depending on the
-   * layer), on CPU ranks always. Prompts are computed faster; on GPUs an answer then depends, by this rounding, on how
-   * its prompt is cut into steps and on the number of sequences that decode together. Layers with other weights,
-   * experts, and lm_head keep dtype. Refused for models without such layers. */
+  /* Type of the inputs of layers with weights of 4-bit integers. dtype: the type of the activations. fp8: each row of
+   * inputs is rounded to 8-bit floats (e4m3: 4 significant bits) with a separate scale, the largest magnitude on the
+   * rank / 448; on GPUs, which must have compute capability 9.0, in steps with enough rows for a speed-up (100 to 500,
+   * depending on the layer), on CPU ranks always. Prompts are computed faster; on GPUs an answer then depends, by this
+   * rounding, on how its prompt is cut into steps and on the number of sequences that decode together. Layers with
+   * other weights, experts, and lm_head keep dtype. Refused for models without such layers. auto: fp8 for the layers
+   * whose inputs the checkpoint rounds in this way (W4AFP8 of compressed-tensors), dtype for the others, and for all
+   * with weights f16 and on GPUs of other compute capabilities. */
   yk_activations_choice activations;
   /* Most rows of a step that a prompt gets if the step also decodes and the prompt is the only one with more than this
    * many rows to compute, so that a full step of prompt rows does not delay the tokens of other requests. 0, the
@@ -225,7 +231,7 @@ typedef struct yk_engine_info {
   bool only_embeds;        /* the model has no lm_head: requests must embed, and held sequences have no logits */
   int32_t max_adapters;    /* as in the options */
   const char *lm_head;     /* "auto", "int8": as in the options */
-  const char *activations; /* "auto", "fp8": as in the options */
+  const char *activations; /* "fp8": inputs of at least one layer may become 8-bit floats; otherwise "dtype" */
 } yk_engine_info;
 
 void yk_engine_get_info_sized(const yk_engine *engine, yk_engine_info *out, size_t struct_size);
