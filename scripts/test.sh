@@ -9,7 +9,7 @@ if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
 Usage: scripts/test.sh [release] [asan] [tsan] [fuzz] [asan-all] [clients]
 
 Installs what is missing with apt, then builds and tests each named stage, by default the first four:
-  release   every test, but for slow ones of which a later stage runs every case; where no GPU would run the CUDA
+  release   every test, but for those of which a later stage runs every case; where no GPU would run the CUDA
             kernels, they are compiled for one architecture, but not tuned
   asan      many tests, some of them shorter, under the address and undefined-behaviour sanitizers
   tsan      the tests of ranks, communicators, engine and server under the thread sanitizer
@@ -71,20 +71,11 @@ stage() {
     has_gpu || preset=untuned
     configure "$preset"
     build "$preset"
-    # Omits slow tests that the asan or tsan stage runs completely.
-    left_to_others='^$'
-    case " $stages " in *" asan"*)
-      left_to_others="$left_to_others|^unit\.test_(call_constraints|chat_(forms|plain)|rank_group)\$"
-      left_to_others="$left_to_others|^fault\.test_(chat|machine|quantize|study)_allocations\$"
-      left_to_others="$left_to_others|^e2e\.(adapter_doors|adapters|server_(parsers|routes))\$"
-      left_to_others="$left_to_others|^e2e\.cli_(bad_input|batch|batch_(chat|errors|streams)|generate)\$"
-      left_to_others="$left_to_others|^e2e\.(cli_(hub_cache|options|trace)|embeddings|server_framing)\$"
-      left_to_others="$left_to_others|^e2e\.test_held_sequences\$|^unit\.test_cpu_pool\$"
-      left_to_others="$left_to_others|^fault\.test_(failures_cpu|rank_failures)\$"
-      ;;
-    esac
-    case " $stages " in *" tsan "*) left_to_others="$left_to_others|^unit\.test_chat_process\$" ;; esac
-    scripts/progress.py ctest "Testing $preset" ctest --preset "$preset" -j "$tests_at_once" -E "$left_to_others"
+    # Omits tests of which a later stage runs every case: labels of tests/CMakeLists.txt.
+    left_to_others='^none$'
+    case " $stages " in *" asan"*) left_to_others="$left_to_others|^whole_in_asan\$" ;; esac
+    case " $stages " in *" tsan "*) left_to_others="$left_to_others|^whole_in_tsan\$" ;; esac
+    scripts/progress.py ctest "Testing $preset" ctest --preset "$preset" -j "$tests_at_once" -LE "$left_to_others"
     ;;
   asan | asan-all)
     configure asan
