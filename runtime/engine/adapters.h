@@ -1,7 +1,7 @@
 /* adapters.h - the names of an engine's adapters, and how many requests and sequences use each.
  *
  * An adapter's number in steps is its index in the table plus 1. An entry is free once its name has been removed and no
- * request uses the adapter, so that no step in flight uses it. All members are guarded by engine.mutex. */
+ * request uses the adapter, so that no step in flight uses it. All members but is_lost are guarded by engine.mutex. */
 #ifndef YK_ENGINE_ADAPTERS_H
 #define YK_ENGINE_ADAPTERS_H
 
@@ -12,6 +12,7 @@ typedef struct yk_adapter_place {
   uint64_t id;                      /* unique number of this load, from 1: separates the prefixes of adapters */
   int32_t n_users;                  /* requests and held sequences */
   bool is_loading;
+  bool is_lost; /* engine thread: the ranks could not set the adapter, so that its weights are undefined */
 } yk_adapter_place;
 
 typedef struct yk_adapters {
@@ -50,6 +51,13 @@ const yk_adapter_place *yk_adapters_next(const yk_adapters *adapters, uint64_t a
 /* yk_adapters_reserve - an entry for the name, which is then loading. Errors: YK_E_INVAL (the name is in use),
  *   YK_E_CAPACITY (no entry is free). */
 yk_status yk_adapters_reserve(yk_adapters *adapters, const char *name, yk_adapter_place **out, yk_err *err);
+
+/* yk_adapters_is_lost - whether the weights of the adapter with this number are undefined; 0: no adapter. Engine
+ *   thread. */
+static inline bool yk_adapters_is_lost(const yk_adapters *adapters, int32_t number)
+{
+  return number > 0 && adapters->places[number - 1].is_lost;
+}
 
 /* yk_adapters_miss - the error that no adapter has the name. */
 yk_status yk_adapters_miss(const char *name, yk_err *err);

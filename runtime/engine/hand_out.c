@@ -30,6 +30,12 @@ static item_results results_of(const yk_scheduled *items, int32_t index, const y
   return r;
 }
 
+/* The adapter's weights are undefined, so that the results do not count. */
+static bool is_lost(const yk_engine *e, const yk_sequence *seq)
+{
+  return yk_adapters_is_lost(&e->adapters, seq->adapter);
+}
+
 static bool is_sound(yk_row_state state)
 {
   return state == YK_ROW_SAMPLED || state == YK_ROW_BANNED;
@@ -82,7 +88,10 @@ static bool is_unsound(const item_results *r)
 static void fail(yk_engine *e, const item_results *r, bool all_unsound)
 {
   yk_err err = YK_ERR_INIT;
-  describe_failure(e, r, all_unsound, &err);
+  if (is_lost(e, r->seq))
+    yk_err_set(&err, YK_E_DEVICE, "the weights of the request's adapter were lost when they were to be replaced");
+  else
+    describe_failure(e, r, all_unsound, &err);
   if (is_unsound(r)) yk_scheduler_withdraw(e->scheduler, r->seq);
   r->seq->owner->finish(e, r->seq, YK_FINISH_ERROR, &err);
 }
@@ -93,7 +102,7 @@ static void fail_items(yk_engine *e, const yk_scheduled *items, int32_t n_items,
   if (all_unsound) yk_log_write(&e->log, YK_LOG_ERROR, "%s", SUSPICION);
   for (int32_t i = 0, next = 0; i < n_items; i++) {
     item_results r = results_of(items, i, step, &next);
-    if (r.seq && has_failed(&r)) fail(e, &r, all_unsound);
+    if (r.seq && (has_failed(&r) || is_lost(e, r.seq))) fail(e, &r, all_unsound);
   }
 }
 
@@ -103,6 +112,10 @@ void yk_hand_out(yk_engine *engine, const yk_scheduled *items, int32_t n_items, 
   for (int32_t i = 0, next = 0; i < n_items; i++) {
     item_results r = results_of(items, i, step, &next);
     if (!r.seq) continue;
+    if (is_lost(engine, r.seq)) {
+      n_failed++;
+      continue;
+    }
     mark_sound(engine, &r);
     yk_row_results sampled = {.step = step, .first = r.first, .n = r.n_sampled};
     yk_finish_reason reason = r.seq->owner->take_results(engine, r.seq, r.position, &sampled);

@@ -83,17 +83,34 @@ static bool is_model(const yk_server *server, const char *name)
   return false;
 }
 
+/* Whether the name is free for an adapter, or of a loaded one that the body permits to replace (load_inplace);
+ * *replaces: which of them. False: the reply gives the reason. */
+static bool check_name(yk_exchange *x, const yk_json_doc *body, const char *name, bool *replaces)
+{
+  bool in_place = false;
+  yk_err err = YK_ERR_INIT;
+  yk_json given = yk_json_get(yk_json_root(body), "load_inplace");
+  *replaces = yk_adapter_is_loaded(x->engine, name);
+  if (yk_json_is_given(given)) yk_json_read_bool(given, NULL, "load_inplace", &in_place, &err);
+  if (err.code != YK_OK)
+    yk_reply_failure(&x->reply, &err, "load_inplace");
+  else if (is_model(x->server, name))
+    yk_reply_refuse(&x->reply, 400, NULL, "lora_name: \"%.100s\" is the name of a model", name);
+  else if (*replaces && !in_place)
+    yk_reply_refuse(&x->reply, 400, NULL,
+                    "lora_name: \"%.100s\" is the name of a loaded adapter; set load_inplace to replace the adapter",
+                    name);
+  return x->reply.http_status == 0;
+}
+
 static void load(yk_exchange *x, const yk_json_doc *body)
 {
   char resolved[PATH_MAX];
   size_t n_folder;
+  bool replaces;
   yk_err err = YK_ERR_INIT;
   const char *name = text_of(x, body, "lora_name"), *path = name ? text_of(x, body, "lora_path") : NULL;
-  if (!path) return;
-  if (is_model(x->server, name) || yk_adapter_is_loaded(x->engine, name)) {
-    yk_reply_refuse(&x->reply, 400, NULL, "lora_name: \"%.100s\" is the name of a model or of a loaded adapter", name);
-    return;
-  }
+  if (!path || !check_name(x, body, name, &replaces)) return;
   if (!resolve(x->server->options.adapters_folder, path, resolved, &n_folder)) {
     yk_reply_refuse(&x->reply, 400, NULL,
                     "lora_path: expected a folder below the one that the server was started with, found \"%.200s\"",
@@ -101,7 +118,9 @@ static void load(yk_exchange *x, const yk_json_doc *body)
     return;
   }
   const yk_adapter_path adapter = {.name = name, .path = resolved};
-  if (yk_engine_load_adapter(x->engine, &adapter, &err) != YK_OK) {
+  yk_status (*read)(yk_engine *, const yk_adapter_path *, yk_err *) =
+      replaces ? yk_engine_replace_adapter : yk_engine_load_adapter;
+  if (read(x->engine, &adapter, &err) != YK_OK) {
     reply_failure(x, resolved, n_folder, &err);
     return;
   }

@@ -251,6 +251,7 @@ class Route(Case):
         cls.below = os.path.join(cls.folder, "below")
         os.mkdir(cls.below)
         scaled_copy("all_linear", os.path.join(cls.below, "other"), lora_alpha=-3)
+        scaled_copy("all_linear", os.path.join(cls.below, "same"))
         scaled_copy("all_linear", os.path.join(cls.below, "dora"), use_dora=True)
         os.symlink(path_of("all_linear"), os.path.join(cls.below, "link"))
         cls.server = Server(cls.yoke, "--dtype", "float32", "--served-model-name", "m", "n", *with_adapters(
@@ -273,8 +274,8 @@ class Route(Case):
     def models(self):
         return [(model["id"], model["parent"]) for model in self.server.ask("GET", "/v1/models").value["data"]]
 
-    def load(self, name, path, status=200):
-        answer = self.server.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": path})
+    def load(self, name, path, status=200, **fields):
+        answer = self.server.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": path, **fields})
         self.assertEqual(answer.status, status, answer.text)
         return answer.text
 
@@ -304,6 +305,44 @@ class Route(Case):
         self.unload("y", status=404)
         self.load("y", os.path.join(self.below, "other"))
         self.assertEqual(self.tokens("y"), found)
+        self.unload("y")
+
+    def test_load_in_place(self):
+        """Every place is taken. A replaced adapter reuses nothing of a prompt that the old one computed."""
+        prompt = list(range(5, 85))
+        logprobs = [self.complete(model, prompt=prompt)["choices"][0]["logprobs"]["token_logprobs"]
+                    for model in ("x", "m")]
+        self.load("y", "other", load_inplace=True)  # a new name
+        old = self.complete("y", prompt=prompt)["choices"][0]["logprobs"]["token_logprobs"]
+        self.assertNotIn(old, logprobs)
+        self.assertIn("load_inplace", self.load("y", "same", status=400))
+        self.assertIn("load_inplace", self.load("y", "same", status=400, load_inplace="yes"))
+        self.assertIn("use_dora", self.load("y", "dora", status=400, load_inplace=True))
+        self.load("m", "same", status=400, load_inplace=True)
+        self.assertIn("max_adapters", self.load("z", "same", status=400, load_inplace=True))
+        self.assertEqual(self.complete("y", prompt=prompt)["choices"][0]["logprobs"]["token_logprobs"], old)
+        for path, expected in (("same", logprobs[0]), ("other", old)):
+            self.assertIn("Success", self.load("y", path, load_inplace=True))
+            self.assertEqual(self.complete("y", prompt=prompt)["choices"][0]["logprobs"]["token_logprobs"], expected)
+        self.assertEqual(self.models()[2:], [("x", "m"), ("y", "m")])
+        self.unload("y")
+
+    def test_load_in_place_while_requests_run(self):
+        """Running requests continue, with the new weights; none fails."""
+        self.load("y", "other")
+        connection = self.server.connect()
+        body = {"model": "y", "prompt": [5, 9, 3, 7], "max_tokens": 240, "temperature": 0, "ignore_eos": True,
+                "stream": True, "stream_options": {"include_usage": True}}
+        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        first = response.readline()
+        for path in ("same", "other", "same"):
+            self.load("y", path, load_inplace=True)
+        text = first + response.read()
+        connection.close()
+        self.assertIn(b'"completion_tokens":240', text)
+        self.assertNotIn(b'"error"', text)
+        self.assertEqual(self.tokens("y"), self.tokens("x"))
         self.unload("y")
 
     def test_refused(self):

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -28,12 +29,24 @@ static int close_engine(void **state)
   return 0;
 }
 
-static yk_status load(yk_engine *engine, const char *name, yk_err *err)
+typedef yk_status (*reader)(yk_engine *engine, const yk_adapter_path *adapter, yk_err *err);
+
+static yk_status read_as(yk_engine *engine, const char *name, reader read, yk_err *err)
 {
   char path[512];
   snprintf(path, sizeof path, "%s/golden/adapters/all_linear", test_data_dir());
   const yk_adapter_path adapter = {name, path};
-  return yk_engine_load_adapter(engine, &adapter, err);
+  return read(engine, &adapter, err);
+}
+
+static yk_status load(yk_engine *engine, const char *name, yk_err *err)
+{
+  return read_as(engine, name, yk_engine_load_adapter, err);
+}
+
+static yk_status replace(yk_engine *engine, const char *name, yk_err *err)
+{
+  return read_as(engine, name, yk_engine_replace_adapter, err);
 }
 
 static void expect_failure(yk_status expected, const char *words, yk_status found, const yk_err *err)
@@ -109,6 +122,117 @@ static void test_places(void **state)
   assert_int_equal(yk_engine_unload_adapter(engine, "y", &err), YK_OK);
 }
 
+/* A held sequence continues with the new weights; a new one computes what any engine computes with them. */
+static void test_replaced(void **state)
+{
+  yk_engine *engine = *state;
+  yk_engine_info info;
+  yk_engine_get_info(engine, &info);
+  int32_t ids[N_IDS];
+  const size_t n_bytes = (size_t)info.vocab_size * sizeof(float);
+  float *expected = malloc(2 * n_bytes), *found = expected + info.vocab_size;
+  yk_held_sequence *sequence;
+  yk_err err = YK_ERR_INIT;
+  fixture_prompt(3, info.vocab_size, ids, N_IDS);
+  const yk_adapter_path missing = {"x", "/missing"};
+  expect_failure(YK_E_INVAL, "\"x\"", yk_engine_replace_adapter(engine, &missing, &err), &err);
+  yk_err_clear(&err);
+  assert_int_equal(load(engine, "x", &err), YK_OK);
+  append(engine, "x", ids, expected);
+  assert_int_equal(yk_held_sequence_create_adapted(engine, "x", &sequence, &err), YK_OK);
+  expect_failure(YK_E_IO, "adapter_config.json", yk_engine_replace_adapter(engine, &missing, &err), &err);
+  yk_err_clear(&err);
+  assert_int_equal(replace(engine, "x", &err), YK_OK);
+  assert_int_equal(yk_held_sequence_append(sequence, ids, N_IDS, YK_LOGITS_LAST, found, &err), YK_OK);
+  assert_memory_equal(found, expected, n_bytes);
+  yk_held_sequence_free(sequence);
+  append(engine, "x", ids, found);
+  assert_memory_equal(found, expected, n_bytes);
+  assert_int_equal(yk_engine_unload_adapter(engine, "x", &err), YK_OK);
+  free(expected);
+}
+
+static void write_file(const char *folder, const char *name, const void *bytes, size_t n_bytes)
+{
+  char path[512];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  FILE *file = fopen(path, "ab");
+  assert_non_null(file);
+  assert_int_equal(fwrite(bytes, 1, n_bytes, file), n_bytes);
+  fclose(file);
+}
+
+/* An adapter of one module of the first layer, with 96 inputs and outputs. */
+static void write_adapter(const char *folder, const char *module)
+{
+  enum { SIZE = 96, RANK = 2, N = SIZE * RANK };
+  static const char config[] = "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 2}";
+  static const float values[2 * N] = {1};
+  char header[1024], prefix[128];
+  assert_int_equal(mkdir(folder, 0700), 0);
+  write_file(folder, "adapter_config.json", config, strlen(config));
+  snprintf(prefix, sizeof prefix, "base_model.model.model.layers.0.%s", module);
+  uint64_t n = (uint64_t)snprintf(header, sizeof header,
+                                  "{\"%s.lora_A.weight\": {\"dtype\": \"F32\", \"shape\": [%d, %d], "
+                                  "\"data_offsets\": [0, %d]}, \"%s.lora_B.weight\": {\"dtype\": \"F32\", "
+                                  "\"shape\": [%d, %d], \"data_offsets\": [%d, %d]}}",
+                                  prefix, RANK, SIZE, 4 * N, prefix, SIZE, RANK, 4 * N, 8 * N);
+  write_file(folder, "adapter_model.safetensors", &n, sizeof n);
+  write_file(folder, "adapter_model.safetensors", header, (size_t)n);
+  write_file(folder, "adapter_model.safetensors", values, sizeof values);
+}
+
+static void remove_adapter(const char *folder)
+{
+  static const char *const names[] = {"adapter_config.json", "adapter_model.safetensors"};
+  char path[512];
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+    remove(path);
+  }
+  remove(folder);
+}
+
+/* The ranks refuse an adapter that is to replace another one, whose weights are lost then. */
+static void test_lost(void **state)
+{
+  (void)state;
+  char folder[] = "/tmp/yoke_adapters_XXXXXX", good[64], bad[64];
+  assert_non_null(mkdtemp(folder));
+  snprintf(good, sizeof good, "%s/good", folder);
+  snprintf(bad, sizeof bad, "%s/bad", folder);
+  write_adapter(good, "self_attn.o_proj");
+  write_adapter(bad, "self_attn.q_proj"); /* its norm has an offset */
+  yk_engine_options options = fixture_options("format_msmodelslim_w8a16", 1);
+  options.max_adapters = 1;
+  options.device = YK_DEVICE_CPU;
+  yk_engine *engine = fixture_open(&options);
+  const yk_adapter_path adapters[] = {{"x", good}, {"x", bad}};
+  const int32_t ids[] = {5, 9};
+  yk_held_sequence *sequence, *plain;
+  yk_err err = YK_ERR_INIT;
+  assert_int_equal(yk_engine_load_adapter(engine, &adapters[0], &err), YK_OK);
+  assert_int_equal(yk_held_sequence_create_adapted(engine, "x", &sequence, &err), YK_OK);
+  assert_int_equal(yk_held_sequence_create(engine, &plain, &err), YK_OK);
+  assert_int_equal(yk_held_sequence_append(sequence, ids, 1, YK_LOGITS_NONE, NULL, &err), YK_OK);
+  expect_failure(YK_E_UNSUPPORTED, "offset", yk_engine_replace_adapter(engine, &adapters[1], &err), &err);
+  yk_err_clear(&err);
+  assert_int_equal(yk_engine_list_adapters(engine, NULL, 0), 0);
+  expect_failure(YK_E_DEVICE, "lost", yk_held_sequence_append(sequence, ids + 1, 1, YK_LOGITS_NONE, NULL, &err), &err);
+  yk_err_clear(&err);
+  assert_int_equal(yk_held_sequence_append(plain, ids, 2, YK_LOGITS_NONE, NULL, &err), YK_OK);
+  yk_held_sequence_free(plain);
+  yk_held_sequence_free(sequence);
+  assert_int_equal(yk_engine_load_adapter(engine, &adapters[0], &err), YK_OK);
+  assert_int_equal(yk_held_sequence_create_adapted(engine, "x", &sequence, &err), YK_OK);
+  assert_int_equal(yk_held_sequence_append(sequence, ids, 2, YK_LOGITS_NONE, NULL, &err), YK_OK);
+  yk_held_sequence_free(sequence);
+  fixture_close(engine);
+  remove_adapter(good);
+  remove_adapter(bad);
+  remove(folder);
+}
+
 static void test_refusals(void **state)
 {
   yk_engine *engine = *state;
@@ -177,7 +301,10 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_requests_and_held_sequences, open_engine, close_engine),
       cmocka_unit_test_setup_teardown(test_places, open_engine, close_engine),
+      cmocka_unit_test_setup_teardown(test_replaced, open_engine, close_engine),
+      cmocka_unit_test(test_lost),
       cmocka_unit_test_setup_teardown(test_refusals, open_engine, close_engine),
-      cmocka_unit_test(test_options_without_an_array), cmocka_unit_test(test_an_engine_without)};
+      cmocka_unit_test(test_options_without_an_array),
+      cmocka_unit_test(test_an_engine_without)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
