@@ -31,7 +31,7 @@ use_fastest_python() {
 }
 
 jobs=$(nproc)
-tests_at_once=$((jobs + 1)) # some wait for sockets, helpers and time limits
+tests_at_once=$((jobs + 2)) # many wait for sockets, helpers, browsers and time limits
 
 # The thread sanitizer of older compilers does not support much address randomisation; some containers do not let it be
 # disabled.
