@@ -180,10 +180,12 @@ static yk_status read_thinking(yk_translation *t, yk_json body, yk_err *err)
 
 /* ---- Tools ------------------------------------------------------------------------------------------------------- */
 
+static const char TOOL_SEARCH[] = "tool_search_tool";
+
 /* Tools that Anthropic's servers run themselves: left out here. */
 static bool is_of_server(yk_json type)
 {
-  static const char *const prefixes[] = {"web_search", "web_fetch", "code_execution", "tool_search_tool", "advisor"};
+  static const char *const prefixes[] = {"web_search", "web_fetch", "code_execution", TOOL_SEARCH, "advisor"};
   for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
     if (strncmp(yk_json_text(type), prefixes[i], strlen(prefixes[i])) == 0) return true;
   return false;
@@ -215,18 +217,66 @@ yk_status yk_messages_read_tool(yk_translation *t, yk_json tool, yk_err *err)
   return YK_OK;
 }
 
+static void add_name(yk_json name, yk_strbuf *names)
+{
+  if (yk_json_is(name, YK_JSON_STRING)) yk_strbuf_append(names, yk_json_text(name), strlen(yk_json_text(name)) + 1);
+}
+
+/* Names of the tools that results, or additions of tools, refer to; each ends with a NUL. */
+static void find_references(yk_json messages, yk_strbuf *names)
+{
+  YK_JSON_EACH(turn, messages)
+  YK_JSON_EACH(block, yk_json_get(turn, "content"))
+  {
+    add_name(yk_json_get(yk_json_get(block, "tool"), "name"), names);
+    YK_JSON_EACH(part, yk_json_get(block, "content"))
+    add_name(yk_json_get(part, "tool_name"), names);
+  }
+}
+
+static bool is_among(const yk_strbuf *names, const char *name)
+{
+  for (size_t at = 0; at < names->length; at += strlen(names->data + at) + 1)
+    if (strcmp(names->data + at, name) == 0) return true;
+  return false;
+}
+
+/* Whether the client waits for a reference before a tool is offered: it finds the references itself. Those that a
+ * server's search would find never come, so that every tool is offered then. */
+static bool defers(yk_json tools)
+{
+  bool is_found_by_server = false, has_deferred = false;
+  YK_JSON_EACH(tool, tools)
+  {
+    const char *type = yk_json_string(yk_json_get(tool, "type"));
+    is_found_by_server |= type && strncmp(type, TOOL_SEARCH, strlen(TOOL_SEARCH)) == 0;
+    has_deferred |= yk_json_is(yk_json_get(tool, "defer_loading"), YK_JSON_TRUE);
+  }
+  return has_deferred && !is_found_by_server;
+}
+
 static yk_status read_tools(yk_translation *t, yk_json body, yk_err *err)
 {
   yk_json tools = yk_translation_take(t, body, "tools");
   size_t i = 0;
   if (!tools.doc) return YK_OK;
   if (!yk_json_is(tools, YK_JSON_ARRAY)) return yk_translation_wrong(t, "an array of tools", tools, err);
+  bool is_deferring = defers(tools);
+  yk_strbuf names = YK_STRBUF_INIT;
+  yk_status status = YK_OK;
+  if (is_deferring) find_references(yk_json_get(body, "messages"), &names);
   YK_JSON_EACH(tool, tools)
   {
     yk_translation_at(t, "tools[%zu]", i++);
-    YK_TRY(yk_messages_read_tool(t, tool, err));
+    bool waits = is_deferring && yk_json_is(yk_json_get(tool, "defer_loading"), YK_JSON_TRUE);
+    const char *name = yk_json_string(yk_json_get(tool, "name"));
+    if (waits && name && !is_among(&names, name)) continue;
+    status = yk_messages_read_tool(t, tool, err);
+    if (status != YK_OK) break;
   }
-  return YK_OK;
+  t->failed |= names.failed;
+  yk_strbuf_free(&names);
+  return status;
 }
 
 static yk_status read_choice(yk_translation *t, yk_json body, yk_err *err)

@@ -55,28 +55,32 @@ CODEX_PROMPT = "[system|Be.\n\nAsk.][user|Here.][user|Fix.]"
 
 CLAUDE_HEADERS = {
     "Accept": "application/json", "x-api-key": "dummy", "Authorization": "Bearer dummy", "x-app": "cli",
-    "User-Agent": "claude-cli/2.1.251 (external, cli)", "anthropic-version": "2023-06-01",
+    "User-Agent": "claude-cli/2.1.332 (external, cli)", "anthropic-version": "2023-06-01",
     "anthropic-dangerous-direct-browser-access": "true", "X-Claude-Code-Session-Id": "0199-a",
     "anthropic-beta": "claude-code-20250219,interleaved-thinking-2025-05-14,thinking-token-count-2026-05-13,"
                       "context-management-2025-06-27,prompt-caching-scope-2026-01-05,"
                       "mid-conversation-system-2026-04-07,advisor-tool-2026-03-01,effort-2025-11-24,"
-                      "extended-cache-ttl-2025-04-11", "x-stainless-helper-method": "stream",
+                      "extended-cache-ttl-2025-04-11,mid-conversation-tool-changes-2026-07-01,"
+                      "advanced-tool-use-2025-11-20,thinking-display-updates-2026-08-18",
+    "x-stainless-helper-method": "stream",
     "X-Stainless-Lang": "js", "X-Stainless-OS": "Linux", "X-Stainless-Arch": "x64", "X-Stainless-Retry-Count": "0",
-    "X-Stainless-Runtime": "node", "X-Stainless-Package-Version": "0.94.0", "X-Stainless-Timeout": "600",
+    "X-Stainless-Runtime": "node", "X-Stainless-Package-Version": "0.128.0", "X-Stainless-Timeout": "600",
     "Accept-Encoding": "gzip, deflate, br, zstd"}
 CACHED = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
 CLAUDE_TOOLS = [
     {"name": "Bash", "description": "Runs a command.", "input_schema": {"$schema": "http://json-schema.org/draft-07/"
                                                                                     "schema#", **OBJECT},
      "eager_input_streaming": True, **CACHED},
-    {"name": "Read", "type": "custom", "input_schema": OBJECT, "defer_loading": True, "input_examples": [],
+    {"name": "Read", "type": "custom", "input_schema": OBJECT, "defer_loading": False, "input_examples": [],
      "allowed_callers": ["direct"]},
+    {"name": "DeferredToolPlaceholder", "description": "Never call this tool.", "defer_loading": True,
+     "input_schema": {"type": "object", "properties": {}}},
     {"type": "web_search_20250305", "name": "web_search", "max_uses": 8},
     {"type": "advisor_20260301", "name": "advisor", "model": "demo"}]
 
 
 def billing(cch):
-    text = f"x-anthropic-billing-header: cc_version=2.1.251.0d9; cc_entrypoint=cli; cch={cch};"
+    text = f"x-anthropic-billing-header: cc_version=2.1.332.58e; cc_entrypoint=cli; cch={cch};"
     return {"type": "text", "text": text}
 
 
@@ -84,9 +88,10 @@ CLAUDE = {"model": "demo", "max_tokens": 32000, "stream": True, "tools": CLAUDE_
           "system": [billing("fa690"), {"type": "text", "text": "Be.", **CACHED},
                      {"type": "text", "text": "Ask.", "cache_control": {"type": "ephemeral", "scope": "global"}}],
           "metadata": {"user_id": json.dumps({"device_id": "d", "session_id": "0199-a"})},
-          "thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "xhigh"},
+          "thinking": {"type": "adaptive", "display": "updates"}, "output_config": {"effort": "xhigh"},
           "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
           "diagnostics": {"previous_message_id": None}, "fallbacks": "default"}
+CLAUDE_COUNT = {key: CLAUDE[key] for key in ("model", "system", "thinking", "context_management")}
 CLAUDE_TURNS = [{"role": "user", "content": [{"type": "text", "text": "Here."}, {"type": "text", "text": "Fix.",
                                                                                   **CACHED}]}]
 CLAUDE_PROMPT = "[system|Be.\nAsk.][user|Here.\nFix.]"
@@ -277,6 +282,30 @@ class AgentFormsTest(Case):
         answer = self.server.post(COUNT, {**asked, "messages": turns}, CLAUDE_HEADERS)
         self.assertEqual(answer.value, {"input_tokens": self.count(expected)}, answer.text)
 
+    def test_tools_that_a_search_finds(self):
+        """A deferred tool is offered once a result of the client's search, or an addition, refers to it. With a search
+        by the server every tool is offered."""
+        def deferred(name):
+            return {"name": name, "input_schema": OBJECT, "defer_loading": True}
+        tools = [{"name": "ToolSearch", "input_schema": OBJECT}, deferred("Fetch"), deferred("Edit"), deferred("Note")]
+        turns = [*CLAUDE_TURNS,
+                 {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "ToolSearch", "input": {}}]},
+                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": [
+                     {"type": "tool_reference", "tool_name": "Fetch"}]}]},
+                 {"role": "system", "content": [{"type": "tool_addition", "tool": {
+                     "type": "tool_reference", "name": "Note"}}, {"type": "text", "text": "N"}]}]
+        found = "[assistant|(ToolSearch)][tool|Fetch][system|N]"
+        server = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}
+        for asked, offered, shown in ((CLAUDE_TURNS, tools, "<ToolSearch>"),
+                                      (turns, tools, found + "<ToolSearch><Fetch><Note>"),
+                                      (CLAUDE_TURNS, [server, *tools[1:]], "<Fetch><Edit><Note>")):
+            answer = self.server.post(COUNT, {**CLAUDE_COUNT, "messages": asked, "tools": offered}, CLAUDE_HEADERS)
+            self.assertEqual(answer.value, {"input_tokens": self.count(CLAUDE_PROMPT + shown)}, answer.text)
+        for name in (5, None):
+            answer = self.server.post(COUNT, {**CLAUDE_COUNT, "messages": turns, "tools": [
+                {**deferred("x"), "name": name}]}, CLAUDE_HEADERS)
+            self.assertEqual((answer.status, "tools[0]" in answer.text), (400, True), answer.text)
+
     def test_documents_and_defined_tools(self):
         """Documents and search results in a message and in a result; a tool that a message of the system defines."""
         text = {"type": "text", "media_type": "text/plain", "data": "D"}
@@ -304,7 +333,8 @@ class AgentFormsTest(Case):
         self.assertEqual((answer.status, answer.value["stop_reason"]), (200, "max_tokens"), answer.text)
         answer = self.server.ask("GET", "/v1/models?limit=1000", headers=CLAUDE_HEADERS)
         self.assertEqual((answer.value["data"][0]["type"], answer.value["has_more"]), ("model", False))
-        self.assertEqual(self.server.ask("HEAD", "/", headers=CLAUDE_HEADERS).status, 200)
+        for path, status in (("/", 200), ("/api/hello", 404)):  # which show that there is a server
+            self.assertEqual(self.server.ask("HEAD", path, headers={"User-Agent": "Bun/1.4.6"}).status, status)
         long = [{"role": "user", "content": "x" * 600}]
         answer = self.server.post(MESSAGES, {**CLAUDE, "messages": long}, CLAUDE_HEADERS)
         self.assertEqual(answer.status, 400)

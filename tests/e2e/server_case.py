@@ -116,7 +116,7 @@ def ask_on(connection, method, path, body=None, headers=None):
     response = connection.getresponse()
     response.text = response.read().decode("utf-8")
     response.value = None
-    if (response.getheader("Content-Type") or "").startswith("application/json"):
+    if method != "HEAD" and (response.getheader("Content-Type") or "").startswith("application/json"):
         response.value = json.loads(response.text)
     return response
 
