@@ -26,13 +26,12 @@ static yk_status check_groups(const yk_linear_part *part, int index, yk_err *err
 yk_status yk_linear_check_awq(const yk_linear_part *part, int index, yk_err *err)
 {
   const yk_weight_view *weight = &part->weight;
-  int64_t k = yk_range_size(part->k);
+  if (yk_range_size(part->k) == 0 || yk_range_size(part->n) == 0) return YK_OK;
   if (weight->n % 8 || weight->group < 1 || weight->k % weight->group)
     return yk_err_set(err, YK_E_INVAL,
                       "linear part %d: AWQ needs n a multiple of 8 and a group that divides k, found k %lld, n %lld, "
                       "group %lld",
                       index, (long long)weight->k, (long long)weight->n, (long long)weight->group);
-  if (k == 0 || yk_range_size(part->n) == 0) return YK_OK;
   if (weight->packing != YK_PACKING_AWQ_GEMM || !weight->qzeros)
     return yk_err_set(err, YK_E_INVAL,
                       "linear part %d: expected 4-bit weights in AWQ gemm order with zeros, found "

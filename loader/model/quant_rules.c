@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "loader/model/bounded_match.h"
+#include "loader/model/weight_names.h"
 
 enum { MAX_STEPS = 100000, MAX_PATTERN_BYTES = 1 << 16 };
 
@@ -96,10 +97,20 @@ static yk_status matches_regex(const rule *r, const char *module, bool *out, yk_
                     "quantization_config: pattern \"%s\" against module %s: %s", r->pattern, module, (const char *)why);
 }
 
+/* A name without the prefix of the text model. A file and its list of modules may have different prefixes, since tools
+ * list the modules of a class and write the tensors with older names. */
+static const char *bare_name(const char *name)
+{
+  static const char outside[] = "language_model.";
+  const char *within = yk_weight_within_text(name);
+  if (within) return within;
+  return strncmp(name, outside, strlen(outside)) == 0 ? name + strlen(outside) : name;
+}
+
 static yk_status matches(const rule *r, const char *module, bool *out, yk_err *err)
 {
   switch (r->match) {
-  case YK_NAME_IS: *out = strcmp(module, r->pattern) == 0; return YK_OK;
+  case YK_NAME_IS: *out = strcmp(bare_name(module), bare_name(r->pattern)) == 0; return YK_OK;
   case YK_NAME_HAS_PARTS: *out = yk_name_has_parts(module, r->pattern); return YK_OK;
   case YK_NAME_CONTAINS: *out = strstr(module, r->pattern) != NULL; return YK_OK;
   default: return matches_regex(r, module, out, err);

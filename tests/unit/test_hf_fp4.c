@@ -1,7 +1,6 @@
 /* Configurations of floats in blocks with 8-bit scales: compressed-tensors' and ModelOpt's, and refusals. */
 #include "unit/config_fixture.h"
 
-
 #define COMPRESSED(format, groups)                                                                                     \
   "'quant_method': 'compressed-tensors', 'format': '" format "', 'config_groups': {" groups "}"
 #define GROUP(weights, more) "'a': {'targets': ['Linear'], 'weights': {'type': 'float', " weights "}" more "}"
@@ -78,6 +77,9 @@ static void modelopt(void **state)
                " 'NVFP4', 'group_size': 16}, 'model.layers.10.self_attn.o_proj': {'quant_algo': 'FP8'}}");
   expect_packing(mixed, up, YK_PACKING_NVFP4_FACTOR, 4);
   expect_packing(mixed, o, YK_PACKING_BLOCKS, 8);
+  expect_packing(mixed, "language_model.model.layers.0.mlp.up_proj", YK_PACKING_NVFP4_FACTOR, 4);
+  expect_packing(mixed, "model.language_model.layers.10.self_attn.o_proj", YK_PACKING_BLOCKS, 8);
+  expect_packing(mixed, "model.visual.layers.0.mlp.up_proj", YK_N_PACKINGS, 0);
   expect_packing(mixed, "model.layers.0.mlp.down_proj", YK_N_PACKINGS, 0);
 }
 
