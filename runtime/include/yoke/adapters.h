@@ -28,9 +28,9 @@ yk_status yk_engine_load_adapter(yk_engine *engine, const yk_adapter_path *adapt
  *   Requests and held sequences that have the adapter continue with the new weights; the keys and values of their
  *   tokens so far are those of the old weights. Later requests reuse no prefix that was computed with the old weights.
  *   Errors: as those of yk_engine_load_adapter, but YK_E_INVAL if no adapter has the name, and never YK_E_CAPACITY.
- *   After an error the engine is as before, unless the files changed or memory ran out while the ranks read the
- *   adapter: then the adapter is unloaded, and the requests and held sequences that have it fail with YK_E_DEVICE.
- *   Thread: any. */
+ *   After an error the engine is as before, unless a rank cannot take the adapter (YK_E_NOMEM; YK_E_IO if a file
+ *   shrank; YK_E_UNSUPPORTED for a module after a norm with an offset): then the adapter is unloaded, and the requests
+ *   and held sequences that have it fail with YK_E_DEVICE. Thread: any. */
 yk_status yk_engine_replace_adapter(yk_engine *engine, const yk_adapter_path *adapter, yk_err *err);
 
 /* yk_engine_unload_adapter - new requests cannot name the adapter from now on. Requests and held sequences that have
