@@ -9,18 +9,18 @@ import safetensors_case
 END = "<|end|>"
 
 
-def make_chain_model(folder, steps, template, special=()):
+def make_chain_model(folder, steps, template, special=(), context=512):
     """A folder with a model that generates steps[text] after the token of a text, and END after any other token of a
     text. The texts are single letters or added tokens, the ones in special special."""
     os.makedirs(folder)
     letters = [chr(code) for code in (*range(32, 127), 10)]
-    texts = sorted({END, *steps, *steps.values()}.difference(letters))
+    texts = sorted({END, *special, *steps, *steps.values()}.difference(letters))
     tokens = letters + texts
     size = 256  # of the vocabulary and of hidden states: token i is unit vector i
     successors = {tokens.index(text): tokens.index(steps.get(text, END)) for text in {*steps, *texts}}
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": size,
               "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4,
-              "vocab_size": size, "max_position_embeddings": 512, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+              "vocab_size": size, "max_position_embeddings": context, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
               "tie_word_embeddings": False, "eos_token_id": tokens.index(END), "torch_dtype": "float16"}
     added = [{"id": tokens.index(text), "content": text, "single_word": False, "lstrip": False, "rstrip": False,
               "normalized": False, "special": text in special or text == END} for text in texts]

@@ -20,9 +20,9 @@ def chain(first, *texts):
 
 
 class ChainCase(Case):
-    def serve_chain(self, steps, template, *options, special=()):
+    def serve_chain(self, steps, template, *options, **more):
         folder = os.path.join(harness.scratch_folder(self.addCleanup), "model")
-        return self.serve(*options, model=make_chain_model(folder, steps, template, special))
+        return self.serve(*options, model=make_chain_model(folder, steps, template, **more))
 
     def both_ways(self, server, **fields):
         """The message and its finish reason of a whole answer, which a stream repeats."""

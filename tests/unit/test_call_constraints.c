@@ -329,6 +329,17 @@ static calls calls_of(const yk_openai_request *request, const walk *w, bool is_s
   return c;
 }
 
+/* Tags that are special tokens are written as these, not as bytes. */
+static void check_tags(const walk *w)
+{
+  for (int i = 0; w->tags[i]; i++)
+    for (const char *at = w->text.data; (at = strstr(at, w->tags[i])); at++) {
+      size_t begin = (size_t)(at - w->text.data), n = 0;
+      while (n < w->n_special && w->special[n].begin != begin) n++;
+      if (n == w->n_special) fail_msg("%s as bytes: %s", w->tags[i], w->text.data);
+    }
+}
+
 static void free_calls(calls *c)
 {
   yk_strbuf_free(&c->name);
@@ -399,6 +410,7 @@ static int check_answers(const fixture *f, const char *body, const char *beginni
       fail_msg("%s: %s", err.message, s->constraint);
     for (const char *at = beginning; *at;) at += take_text(&w, at);
     go(&w);
+    check_tags(&w);
     n_calls += check_answer(&request, &w, strncmp(beginning, "Hi", 2) == 0 ? "Hi" : NULL);
     yk_strbuf_free(&w.text);
     yk_matcher_free(w.matcher);

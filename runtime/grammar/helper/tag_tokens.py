@@ -2,6 +2,7 @@
 contains the name of one is matched by the token's id.
 """
 
+import json
 import re
 
 STRING_RULE = re.compile(r'TagDispatch\(\s*loop_after_dispatch=false,\s*excludes=\("<\|\\"\|>"\)\s*\)')
@@ -51,13 +52,17 @@ class Binder:
             return self.json_schema(bound)
         if kind == "tag":
             return self.tag(bound)
-        return self.triggered_tags(bound) if kind == "triggered_tags" else bound
+        if kind == "triggered_tags":
+            return self.triggered_tags(bound)
+        return {**bound, "tags": list(map(self.tag, bound["tags"]))} if "tags" in bound else bound
 
     def of_member(self, key, value):
         if isinstance(value, dict) and key in ("content", "begin", "end"):
             return self.bind(value)
         if key == "elements":
             return [self.bind(element) for element in value]
+        if key == "rules":
+            return [[trigger, self.bind(rule)] for trigger, rule in value]
         if key == "tags":  # their beginnings may be triggers
             return [{name: self.of_member(name, part) for name, part in tag.items()} for tag in value]
         if key in ("trigger_tokens", "exclude_tokens"):
@@ -108,7 +113,16 @@ class Binder:
         if triggers == [""]:
             return {**node, "tags": tags}
         if "" in triggers:
-            raise ValueError("triggers: expected that all begin with special tokens, or none")
+            return self.mixed_tags(node, tags)
         bound = {key: value for key, value in node.items() if key in ("at_least_one", "stop_after_first")}
         return {"type": "token_triggered_tags", "trigger_tokens": [self.ids[name] for name in triggers], "tags": tags,
                 **bound}
+
+    def mixed_tags(self, node, tags):
+        """Some triggers are tokens, others texts: text without any trigger, and tags, alternate."""
+        texts = ", ".join(map(json.dumps, node["triggers"]))
+        text = {"type": "grammar", "grammar": f"root ::= TagDispatch(loop_after_dispatch=false, excludes=({texts}))"}
+        tag, least = {"type": "or", "elements": tags}, bool(node.get("at_least_one"))
+        if node.get("stop_after_first"):
+            return tag if least else sequence([text, {"type": "optional", "content": tag}])
+        return sequence([*[tag] * least, {"type": "star", "content": sequence([text, tag])}, text])
