@@ -150,20 +150,28 @@ static yk_status translate(const yk_protocol *protocol, yk_json body, const yk_o
   return status;
 }
 
+yk_status yk_protocol_read(const yk_protocol *protocol, yk_json_doc *document, yk_json body,
+                           const yk_openai_defaults *defaults, yk_openai_request *out, yk_err *err)
+{
+  yk_status status;
+  *out = (yk_openai_request){0};
+  if (protocol->translate) {
+    status = translate(protocol, body, defaults, out, err);
+    yk_json_free(document);
+  } else {
+    status = yk_openai_request_parse(document, body, protocol->form, defaults, out, err);
+  }
+  out->protocol = protocol;
+  return status;
+}
+
 yk_status yk_protocol_parse(const yk_protocol *protocol, const char *body, size_t n_bytes, size_t max_bytes,
                             const yk_openai_defaults *defaults, yk_openai_request *out, yk_err *err)
 {
   yk_json_rules rules = yk_openai_body_rules(protocol->form, max_bytes);
   yk_json_doc *document;
-  *out = (yk_openai_request){0};
+  *out = (yk_openai_request){.protocol = protocol};
   if (protocol->translate) rules.keeps = protocol->keeps;
-  yk_status status = yk_json_parse("body", body, n_bytes, &rules, &document, err);
-  if (status == YK_OK && protocol->translate) {
-    status = translate(protocol, yk_json_root(document), defaults, out, err);
-    yk_json_free(document);
-  } else if (status == YK_OK) {
-    status = yk_openai_request_parse(document, yk_json_root(document), protocol->form, defaults, out, err);
-  }
-  out->protocol = protocol;
-  return status;
+  YK_TRY(yk_json_parse("body", body, n_bytes, &rules, &document, err));
+  return yk_protocol_read(protocol, document, yk_json_root(document), defaults, out, err);
 }

@@ -37,6 +37,11 @@ extern const yk_protocol yk_protocol_completions, yk_protocol_chat, yk_protocol_
 yk_status yk_protocol_parse(const yk_protocol *protocol, const char *body, size_t n_bytes, size_t max_bytes,
                             const yk_openai_defaults *defaults, yk_openai_request *out, yk_err *err);
 
+/* yk_protocol_read - the same of an object of a document, which this function frees or passes to *out, after an error
+ *   too. */
+yk_status yk_protocol_read(const yk_protocol *protocol, yk_json_doc *document, yk_json body,
+                           const yk_openai_defaults *defaults, yk_openai_request *out, yk_err *err);
+
 /* yk_protocol_rename - replace the engine's name of a field at the start of text [n_most bytes] by the protocol's. */
 void yk_protocol_rename(const yk_protocol *protocol, char *text, size_t n_most);
 

@@ -39,6 +39,36 @@ class Chats(Base):
             self.assertEqual(choice["message"]["role"], "assistant")
             self.assertEqual(choice["message"]["content"], expected["text"])
 
+    def respond(self, custom_id, **body):
+        return {"custom_id": custom_id, "method": "POST", "url": "/v1/responses", "body": body}
+
+    def test_responses(self):
+        """A response is the chat; errors name the place in the body of the response."""
+        model = shutil.copytree(harness.DEMO, self.path("model"))
+        with open(os.path.join(model, "chat_template.jinja"), "w", encoding="utf-8") as file:
+            file.write("{% if messages[-1].content == 'no' %}{{ raise_exception('no') }}{% endif %}" + LAST)
+        said = {"role": "user", "content": [{"type": "input_text", "text": "17+25="}]}
+        lines = [self.respond("a", input="17+25=", temperature=0), chat("b", [{"role": "user", "content": "17+25="}]),
+                 self.respond("c", input=[said], instructions="S", max_output_tokens=1, temperature=0),
+                 *(self.respond("d", **body) for body in ({}, {"input": []}, {"input": "x", "stream": True}, {
+                     "input": "x", "previous_response_id": "resp_1"}, {"input": [{"role": "robot", "content": "x"}]}, {
+                         "input": "x", "max_output_tokens": 0}, {"input": "x", "tools": [{"type": "mcp"}]}))]
+        lines.append(self.respond("e", input=[{"role": "system", "content": "S"}, {"role": "user", "content": "no"}]))
+        found = self.batch(lines, "--temperature", 0, model=model, expect=1)
+        answer, as_chat, cut = map(body_of, found[:3])
+        self.assertEqual((answer["id"], answer["object"], answer["status"]), ("resp_1", "response", "completed"))
+        self.assertEqual(answer["output"][0]["content"][0]["text"], as_chat["choices"][0]["message"]["content"])
+        self.assertEqual(answer["usage"]["output_tokens"], as_chat["usage"]["completion_tokens"])
+        self.assertEqual((cut["status"], cut["incomplete_details"]), ("incomplete", {"reason": "max_output_tokens"}))
+        params = ["input", "input", "stream", "previous_response_id", "input[0].role", "max_output_tokens", "tools[0]",
+                  "input"]
+        for result, param in zip(found[3:], params, strict=True):
+            error = body_of(result)["error"]
+            self.assertEqual((result["response"]["status_code"], error["param"]), (400, param), error)
+        self.run_yoke(*self.arguments("--temperature", 0, model=model), expect=1)
+        with open(self.output, encoding="utf-8") as file:
+            self.assertEqual(len(file.readlines()), len(lines))  # nothing is computed again
+
     def test_answers_of_builtin_forms_end(self):
         """With the end token of the template, although the model's files do not list it as an end."""
         model = harness.make_turn_end_model(self.path("turns"))

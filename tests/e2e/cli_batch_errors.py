@@ -92,7 +92,7 @@ class Errors(Base):
         ({**openai("c", **GOOD), "url": "/v1/chat/completions"}, '"messages": expected'),
         (chat("c", [], max_tokens=2), "messages", "at least one"),
         (chat("c", [{"role": "user", "content": "a"}], max_tokens=2), "tokenizer"),
-        ({**openai("c", **GOOD), "url": "/v1/images"}, "/v1/embeddings", URL, CHAT_URL),
+        ({**openai("c", **GOOD), "url": "/v1/images"}, "/v1/embeddings", "/v1/responses", URL, CHAT_URL),
         ({**openai("c", **GOOD), "url": None}, "url"),
         ({**openai("c", **GOOD), "method": "GET"}, "method", "POST"),
         ({**openai("c", **GOOD), "extra": 1}, 'unknown key "extra"'),

@@ -25,8 +25,9 @@ typedef struct batch_options {
 
 static const char about[] =
     "Continue the prompts of a JSONL file. Each line of INPUT is {\"prompt\": \"text\" or [ids], ...} or an OpenAI "
-    "batch line for /v1/completions, /v1/chat/completions or /v1/embeddings; each gives one line of OUTPUT as soon as"
-    " it is finished, with the number of its input line. \"-\" is standard input or output. Keys beside the prompt: "
+    "batch line for /v1/completions, /v1/chat/completions, /v1/responses or /v1/embeddings; each gives one line of "
+    "OUTPUT as soon as it is finished, with the number of its input line. \"-\" is standard input or output. Keys "
+    "beside the prompt: "
     "id or custom_id, n, seed, stop, stop_token_ids, logit_bias, and the sampling options below with underscores; "
     "other keys are refused. The body of an OpenAI line may have any field: unsupported fields are refused, unknown "
     "ones ignored. A wrong line gives an error in its place, and exit code 1 at the end. Blank lines are skipped. "

@@ -1,5 +1,6 @@
 #include "cli/batch/batch_line.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,25 +24,27 @@ static yk_status check_keys(yk_json root, yk_err *err)
   return YK_OK;
 }
 
-/* The form of a request for this url. */
-static yk_status find_form(const char *url, yk_openai_form *form, yk_err *err)
+static yk_status find_protocol(const char *url, const yk_protocol **out, yk_err *err)
 {
   static const struct {
     const char *url;
-    yk_openai_form form;
-  } known[] = {{"/v1/completions", YK_FORM_COMPLETION},
-               {"/v1/chat/completions", YK_FORM_CHAT},
-               {"/v1/embeddings", YK_FORM_EMBEDDING}};
+    const yk_protocol *protocol;
+  } known[] = {{"/v1/completions", &yk_protocol_completions},
+               {"/v1/chat/completions", &yk_protocol_chat},
+               {"/v1/responses", &yk_protocol_responses},
+               {"/v1/embeddings", &yk_protocol_embeddings}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     if (strcmp(url, known[i].url) != 0) continue;
-    *form = known[i].form;
+    *out = known[i].protocol;
     return YK_OK;
   }
   return yk_err_set(err, YK_E_UNSUPPORTED,
-                    "url: expected /v1/completions, /v1/chat/completions or /v1/embeddings, found \"%.80s\"", url);
+                    "url: expected /v1/completions, /v1/chat/completions, /v1/responses or /v1/embeddings, found "
+                    "\"%.80s\"",
+                    url);
 }
 
-static yk_status check_openai(yk_json root, yk_json id, yk_openai_form *form, yk_err *err)
+static yk_status check_openai(yk_json root, yk_json id, const yk_protocol **protocol, yk_err *err)
 {
   const char *url;
   YK_TRY(check_keys(root, err));
@@ -49,7 +52,7 @@ static yk_status check_openai(yk_json root, yk_json id, yk_openai_form *form, yk
   if (!yk_json_equals(yk_json_get(root, "method"), "POST"))
     return yk_err_set(err, YK_E_INVAL, "method: expected \"POST\"");
   YK_TRY(yk_json_read_str(yk_json_get(root, "url"), NULL, "url", &url, err));
-  return find_form(url, form, err);
+  return find_protocol(url, protocol, err);
 }
 
 static yk_status check_plain(yk_json root, const char *id_key, yk_json id, yk_err *err)
@@ -75,26 +78,34 @@ static yk_status read_ticket(yk_batch_ticket *ticket, yk_json root, yk_json *id,
   return YK_OK;
 }
 
+/* protocol: NULL for a plain line. Takes ownership of the document. */
+static yk_status read_request(yk_json_doc *document, yk_json object, const yk_protocol *protocol,
+                              const yk_openai_defaults *defaults, yk_openai_request *out, yk_err *err)
+{
+  if (!protocol) return yk_openai_request_parse(document, object, YK_FORM_PLAIN, defaults, out, err);
+  YK_TRY(yk_protocol_read(protocol, document, object, defaults, out, err));
+  if (!out->is_empty) return YK_OK;
+  snprintf(out->param, sizeof out->param, "input");
+  return yk_err_set(err, YK_E_INVAL, "input: expected at least one item, found none");
+}
+
 /* Takes ownership of the document. */
 static yk_status read(yk_batch_line *line, yk_json_doc *document, const yk_openai_defaults *defaults, yk_err *err)
 {
   yk_json root = yk_json_root(document), object = root, id = YK_JSON_NONE;
-  yk_openai_form form = YK_FORM_PLAIN;
+  const yk_protocol *protocol = NULL;
   yk_status status = YK_OK;
   if (!yk_json_is(root, YK_JSON_OBJECT))
     status = yk_err_set(err, YK_E_FORMAT, "expected an object, found %s", yk_json_type_name(root));
   if (status == YK_OK) status = read_ticket(&line->ticket, root, &id, err);
   if (status == YK_OK && line->ticket.form == YK_BATCH_OPENAI) {
     object = yk_json_get(root, "body");
-    status = check_openai(root, id, &form, err);
+    status = check_openai(root, id, &protocol, err);
   } else if (status == YK_OK) {
     status = check_plain(root, line->ticket.id_key, id, err);
   }
-  if (status == YK_OK)
-    status = yk_openai_request_parse(document, object, form, defaults, &line->request, err);
-  else
-    yk_json_free(document);
-  if (form == YK_FORM_EMBEDDING) line->request.protocol = &yk_protocol_embeddings;
+  if (status == YK_OK) return read_request(document, object, protocol, defaults, &line->request, err);
+  yk_json_free(document);
   return status;
 }
 

@@ -89,10 +89,7 @@ static yk_status create_answer(yk_batch_run *run, yk_batch_item *item, yk_err *e
 {
   char id[40];
   const yk_openai_request *request = &item->line.request;
-  const yk_protocol *protocol = request->protocol               ? request->protocol
-                                : request->form == YK_FORM_CHAT ? &yk_protocol_chat
-                                                                : &yk_protocol_completions;
-  snprintf(id, sizeof id, "%s%lld", protocol->id_prefix, (long long)item->line.ticket.number);
+  snprintf(id, sizeof id, "%s%lld", request->protocol->id_prefix, (long long)item->line.ticket.number);
   yk_openai_answer_options options = {.id = id,
                                       .model = request->model ? request->model : run->model_dir,
                                       .created_s = run->created_s,
@@ -104,7 +101,9 @@ static yk_status create_answer(yk_batch_run *run, yk_batch_item *item, yk_err *e
 /* Converts conversations and texts to ids. */
 static yk_status find_ids(yk_batch_run *run, yk_openai_request *request, yk_err *err)
 {
-  if (request->form == YK_FORM_CHAT) YK_TRY(yk_batch_chat_encode(run->chat, request, err));
+  yk_status status = request->form == YK_FORM_CHAT ? yk_batch_chat_encode(run->chat, request, err) : YK_OK;
+  yk_openai_request_place(request, err);
+  if (status != YK_OK) return status;
   return yk_openai_request_tokenize(request, run->engine, err);
 }
 
