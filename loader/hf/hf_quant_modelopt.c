@@ -7,25 +7,27 @@
 
 #include "loader/hf/hf_quant_methods.h"
 #include "loader/hf/hf_quant_parts.h"
+#include "loader/model/weight_names.h"
 
 enum { LABEL_BYTES = 256 };
 
 static const char algo_key[] = "quant_algo", mixed[] = "MIXED_PRECISION";
 
-/* An algorithm, with its weights. FP8 has a scale for each tensor, or for each output. */
+/* An algorithm, with its weights. FP8 has a scale for each tensor, output or block. */
 static const struct algorithm {
   const char *name;
   yk_packing packing;
-  int32_t group_outputs; /* of BLOCKS */
+  int32_t group_outputs, group_size; /* of BLOCKS */
   int32_t input_bits;
-} algorithms[] = {{"NVFP4", YK_PACKING_NVFP4_FACTOR, 1, 4},
-                  {"W4A16_NVFP4", YK_PACKING_NVFP4_FACTOR, 1, 0},
-                  {"W4A8_NVFP4_FP8", YK_PACKING_NVFP4_FACTOR, 1, 8},
-                  {"MXFP8", YK_PACKING_MXFP8, 1, 8},
-                  {"FP8", YK_PACKING_BLOCKS, -1, 8},
-                  {"FP8_PER_CHANNEL_PER_TOKEN", YK_PACKING_BLOCKS, 1, 8}};
+} algorithms[] = {{"NVFP4", YK_PACKING_NVFP4_FACTOR, 1, -1, 4},
+                  {"W4A16_NVFP4", YK_PACKING_NVFP4_FACTOR, 1, -1, 0},
+                  {"W4A8_NVFP4_FP8", YK_PACKING_NVFP4_FACTOR, 1, -1, 8},
+                  {"MXFP8", YK_PACKING_MXFP8, 1, -1, 8},
+                  {"FP8", YK_PACKING_BLOCKS, -1, -1, 8},
+                  {"FP8_PER_CHANNEL_PER_TOKEN", YK_PACKING_BLOCKS, 1, -1, 8},
+                  {"FP8_PB_WO", YK_PACKING_BLOCKS, 128, 128, 0}};
 
-static const char supported[] = "NVFP4, W4A16_NVFP4, W4A8_NVFP4_FP8, MXFP8, FP8, FP8_PER_CHANNEL_PER_TOKEN";
+static const char supported[] = "NVFP4, W4A16_NVFP4, W4A8_NVFP4_FP8, MXFP8, FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO";
 
 /* The scheme of an object with quant_algo and group_size. */
 static yk_status read_algorithm(yk_json object, const char *label, yk_quant_scheme *scheme, yk_err *err)
@@ -43,7 +45,7 @@ static yk_status read_algorithm(yk_json object, const char *label, yk_quant_sche
     *scheme = is_block ? yk_hf_block_scheme(a->packing)
                        : (yk_quant_scheme){.format = YK_WEIGHT_FP8,
                                            .packing = a->packing,
-                                           .group_size = -1,
+                                           .group_size = a->group_size,
                                            .group_outputs = a->group_outputs,
                                            .zeros = YK_ZEROS_NONE};
     scheme->input_bits = a->input_bits;
@@ -53,7 +55,14 @@ static yk_status read_algorithm(yk_json object, const char *label, yk_quant_sche
   return yk_hf_refuse_value(object, label, algo_key, supported, err);
 }
 
-/* Rules for the modules of the key "quantized_layers", each with an algorithm. */
+/* Whether the text model has a module: others, such as mtp.layers.0.mlp, may have algorithms that are not supported. */
+static bool is_of_text(const char *module)
+{
+  return yk_weight_within_text(module) || yk_name_has_parts(module, "lm_head");
+}
+
+/* Rules for the modules of the key "quantized_layers", each with an algorithm. A name such as
+ * model.layers.0.mlp.experts stands for all modules within. */
 static yk_status add_layers(yk_json object, const char *label, yk_quant_config *quant, yk_err *err)
 {
   static const char key[] = "quantized_layers";
@@ -66,9 +75,10 @@ static yk_status add_layers(yk_json object, const char *label, yk_quant_config *
   {
     const char *module = yk_json_string(at);
     yk_quant_scheme scheme;
+    if (!is_of_text(module)) continue;
     snprintf(of_layer, sizeof of_layer, "%.80s: %s: %.120s", label, key, module);
     YK_TRY(read_algorithm(yk_json_member(at), of_layer, &scheme, err));
-    YK_TRY(yk_quant_rules_add(&quant->rules, YK_NAME_IS, module, &scheme, label, key, err));
+    YK_TRY(yk_quant_rules_add(&quant->rules, YK_NAME_BEGINS, module, &scheme, label, key, err));
     if (quant->scheme.group_size == 0) quant->scheme = scheme;
   }
   return YK_OK;

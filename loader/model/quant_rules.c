@@ -107,10 +107,18 @@ static const char *bare_name(const char *name)
   return strncmp(name, outside, strlen(outside)) == 0 ? name + strlen(outside) : name;
 }
 
+static bool begins(const char *module, const char *parts)
+{
+  const char *name = bare_name(module), *begin = bare_name(parts);
+  const size_t n = strlen(begin);
+  return strncmp(name, begin, n) == 0 && (name[n] == '\0' || name[n] == '.');
+}
+
 static yk_status matches(const rule *r, const char *module, bool *out, yk_err *err)
 {
   switch (r->match) {
   case YK_NAME_IS: *out = strcmp(bare_name(module), bare_name(r->pattern)) == 0; return YK_OK;
+  case YK_NAME_BEGINS: *out = begins(module, r->pattern); return YK_OK;
   case YK_NAME_HAS_PARTS: *out = yk_name_has_parts(module, r->pattern); return YK_OK;
   case YK_NAME_CONTAINS: *out = strstr(module, r->pattern) != NULL; return YK_OK;
   default: return matches_regex(r, module, out, err);

@@ -8,6 +8,7 @@
 
 typedef enum yk_name_match {
   YK_NAME_IS,           /* the whole name, with any prefix of the text model */
+  YK_NAME_BEGINS,       /* the whole name or its first parts between dots, with any prefix of the text model */
   YK_NAME_HAS_PARTS,    /* one or more consecutive parts between the name's dots: yk_name_has_parts */
   YK_NAME_CONTAINS,     /* any substring of the name, also within a part between dots */
   YK_NAME_BEGINS_LIKE,  /* a regular expression that matches at the start of the name: Python's re.match */

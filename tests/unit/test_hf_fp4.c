@@ -80,6 +80,19 @@ static void modelopt(void **state)
   expect_packing(mixed, "language_model.model.layers.0.mlp.up_proj", YK_PACKING_NVFP4_FACTOR, 4);
   expect_packing(mixed, "model.language_model.layers.10.self_attn.o_proj", YK_PACKING_BLOCKS, 8);
   expect_packing(mixed, "model.visual.layers.0.mlp.up_proj", YK_N_PACKINGS, 0);
+  static const char experts[] = MODELOPT(
+      "'quant_algo': 'MIXED_PRECISION', 'quantized_layers': {'mtp.layers.0.mlp.experts': {'quant_algo': 'NEW'},"
+      " 'model.language_model.layers.0.mlp.experts': {'quant_algo': 'W4A16_NVFP4', 'group_size': 16},"
+      " 'lm_head': {'quant_algo': 'FP8_PER_CHANNEL_PER_TOKEN'}}");
+  expect_packing(experts, "model.language_model.layers.0.mlp.experts.7.up_proj", YK_PACKING_NVFP4_FACTOR, 0);
+  expect_packing(experts, "model.language_model.layers.0.mlp.experts", YK_PACKING_NVFP4_FACTOR, 0);
+  expect_packing(experts, "model.language_model.layers.0.mlp.experts_norm", YK_N_PACKINGS, 0);
+  expect_packing(experts, "lm_head", YK_PACKING_BLOCKS, 8);
+  yk_quant_config quant;
+  yk_err err = YK_ERR_INIT;
+  static const char blocks[] = MODELOPT("'quant_algo': 'FP8_PB_WO'");
+  expect_ok(blocks, config_read_quant(blocks, &quant, &err), &err);
+  assert_true(quant.scheme.group_outputs == 128 && quant.scheme.group_size == 128 && quant.scheme.input_bits == 0);
   expect_packing(mixed, "model.layers.0.mlp.down_proj", YK_N_PACKINGS, 0);
 }
 
@@ -111,8 +124,8 @@ static void refusals(void **state)
       {MODELOPT("'quant_algo': 'NVFP4', 'group_size': 32"), "group_size 32|supported: 16"},
       {MODELOPT("'quant_algo': 'NVFP4', 'pre_quant_scale': true"), "pre_quant_scale true"},
       {MODELOPT("'quant_algo': 'NVFP4', 'kv_cache_quant_algo': 'NVFP4'"), "kv_cache_quant_algo \"NVFP4\"|FP8"},
-      {MODELOPT("'quant_algo': 'MIXED_PRECISION', 'quantized_layers': {'a.b': {'quant_algo': 'W4A8_AWQ'}}"),
-       "quantized_layers: a.b: quant_algo \"W4A8_AWQ\"|NVFP4"},
+      {MODELOPT("'quant_algo': 'MIXED_PRECISION', 'quantized_layers': {'model.b': {'quant_algo': 'W4A8_AWQ'}}"),
+       "quantized_layers: model.b: quant_algo \"W4A8_AWQ\"|NVFP4"},
   };
   expect_unsupported_quants(cases, sizeof cases / sizeof *cases);
 }
