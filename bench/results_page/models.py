@@ -173,24 +173,28 @@ def add_loading(page, results):
                 f"H100: s (each load), {states['H100']}", "GB/s", "anonymous"], table)
 
 
-QUANTISED = (("demo-fp16", 128, "demo, groups of 128"), ("demo-fp16", -1, "demo, all inputs as one group"),
-             ("qwen3_moe", 32, "Qwen3-MoE, small and random"), ("deepseek_v3", 32, "DeepSeek-V3, small and random"))
+QUANTISED = (("demo-fp16", "demo model"), ("gemma-3-270m", "Gemma 3 270M from Q4_K_M"))
+METHODS = (("16 bits", None, "16 bits"), ("rtn", 128, "rtn"), ("awq", 128, "awq"))
 
 
 def add_quantising(page, results):
-    name = "quantize_demo_cpu.json"
-    found = results.measured(name)
+    name, of_formats = "quantize_demo_cpu.json", "accuracy_formats_cpu.json"
+    found, formats = results.measured(name), results.measured(of_formats)
+    methods = ", ".join(
+        f"{title} {field(found['rows'], 'perplexity', model='demo-fp16', method=method, group_size=group):.4f}"
+        for method, group, title in METHODS)
     page.section("Quantising", (
-        f"Perplexity of the demo model's held-out text, and the root mean square (rms) by which log-probabilities move "
-        f"against 16 bits, CPU ranks, {link(name, found['commit'])}, `bench_quantize.py build/release/bin/yoke`"))
+        f"KL divergence from the unquantised model in float32 (`transformers` {formats['transformers']}), and "
+        f"perplexity, of text that did not calibrate AWQ: CPU ranks in float32, `bench_accuracy.py`, which describes "
+        f"the formats, {link(of_formats, formats['commit'])}. The demo model's perplexity by method, groups of 128, "
+        f"more context: {methods} ({link(name, found['commit'])}, `bench_quantize.py`)"))
     rows = []
-    for model, group, title in QUANTISED:
-        rtn, awq = (one(found["rows"], model=model, method=method, group_size=group) for method in ("rtn", "awq"))
-        plain = one(found["rows"], model=model, method="16 bits")
-        is_text = model == "demo-fp16"
-        rows.append([title] + ([f"{row['perplexity']:.4f}" for row in (plain, rtn, awq)] if is_text else [None] * 3) +
-                    [f"{row['rms']:.4f}" for row in (rtn, awq)])
-    page.table(["model", "16 bits", "rtn", "awq", "rtn, rms", "awq, rms"], rows)
+    for model, title in QUANTISED:
+        of_model = [row for row in formats["rows"] if row["model"] == model]
+        rows.append([f"{title}, {of_model[0]['positions']:,} tokens"] + [
+            f"{row['mean_kl']:.3g}, {row['perplexity']:.3f}" if row["variant"] != "unquantised" else
+            f"{row['perplexity']:.3f}" for row in of_model])
+    page.table(["KL, perplexity"] + [row["variant"] for row in of_model], rows)
 
 
 def quantise_time(results):
