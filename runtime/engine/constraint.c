@@ -152,11 +152,15 @@ static void fill_any(uint32_t *words, int64_t n_words)
 /* The mask by the matcher and the reasoning. Returns false if there is no next token. */
 static bool fill_part(yk_request_constraint *c, const yk_constrained_output *output, uint32_t *words, int64_t n_words)
 {
-  yk_output_part part = c->reasoning.part;
+  const yk_output_reasoning *r = &c->reasoning;
+  yk_output_part part = r->part;
   if (c->matcher && part == YK_OUTPUT_ANSWERS) return match(c, output, words);
   if (c->matcher && part == YK_OUTPUT_OPENS) return match_opening(c, output, words, n_words);
   fill_any(words, n_words);
-  if (c->matcher && c->reasoning.call_id >= 0 && !c->permits_call) yk_id_bits_remove(words, c->reasoning.call_id);
+  if (c->matcher && r->call_id >= 0 && !c->permits_call) yk_id_bits_remove(words, r->call_id);
+  /* A token may end the close tag and begin the answer. */
+  if (c->matcher && part == YK_OUTPUT_REASONS && r->n_tag > 0)
+    yk_matcher_exclude_after(c->matcher, r->close + r->n_tag, words);
   return true;
 }
 

@@ -483,6 +483,22 @@ yk_status yk_matcher_fill(yk_matcher *matcher, uint32_t *words, yk_err *err)
   return YK_OK;
 }
 
+void yk_matcher_exclude_after(yk_matcher *matcher, const char *tag, uint32_t *words)
+{
+  const yk_token_bytes *tokens = &matcher->grammars->tokens;
+  size_t n_tag = strlen(tag), n_bytes;
+  yk_matcher_restart(matcher);
+  for (int32_t id = 0; id < tokens->n_ids; id++) {
+    const char *bytes = yk_token_bytes_of(tokens, id, &n_bytes);
+    if (n_bytes <= n_tag || memcmp(bytes, tag, n_tag) != 0) continue;
+    size_t begin = n_tag;
+    while (begin < n_bytes && strchr(" \t\r\n", bytes[begin]) && bytes[begin]) begin++;
+    if (begin == n_bytes) continue;
+    if (!yk_matcher_accept_text(matcher, bytes + begin, n_bytes - begin)) yk_id_bits_remove(words, id);
+    yk_matcher_restart(matcher);
+  }
+}
+
 void yk_matcher_free(yk_matcher *matcher)
 {
   if (!matcher) return;

@@ -54,6 +54,11 @@ bool yk_matcher_has_ended(yk_matcher *matcher);
 /* yk_matcher_fill - the mask of the ids that may come next, yk_mask_words of the vocabulary. Errors: YK_E_INVAL. */
 yk_status yk_matcher_fill(yk_matcher *matcher, uint32_t *words, yk_err *err);
 
+/* yk_matcher_exclude_after - for an output that begins after the text `tag`: clears the ids of tokens in words that
+ *   begin with the tag and whose further text, except for white space before it, the output may not begin with. The
+ *   matcher is then at the beginning. */
+void yk_matcher_exclude_after(yk_matcher *matcher, const char *tag, uint32_t *words);
+
 /* yk_matcher_free - NULL is allowed. */
 void yk_matcher_free(yk_matcher *matcher);
 

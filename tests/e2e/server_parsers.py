@@ -184,6 +184,20 @@ class Constraints(ChainCase):
             self.assertEqual(parts(self.both_ways(server, guided_regex="<?a{2}")[1]), (reasoning, "<aa"))
             server.stop()
 
+    def test_a_token_that_ends_the_reasoning_and_begins_the_answer(self):
+        """Wherever tokens divide the close tag; a token is masked if the constraint excludes its text after the tag."""
+        tag = "</think>"
+        cuts = [(f"so{tag[:cut]}", f"{tag[cut:]}\n ye") for cut in range(1, len(tag))]
+        begins = "".join(f"{{% if cut == {cut} %}}<s{cut}>{{% endif %}}" for cut in range(len(cuts)))
+        steps = {**{f"<s{cut}>": first for cut, (first, _) in enumerate(cuts)}, **dict(cuts)}
+        server = self.serve_chain(steps, f"{{{{ messages[0].content }}}}{begins}", "--reasoning-parser", "deepseek_r1")
+        for cut, (first, _) in enumerate(cuts):
+            fields = {"chat_template_kwargs": {"cut": cut}, "max_tokens": 40}
+            self.assertEqual(parts(self.both_ways(server, **fields)[1]), ("so", "ye"))
+            self.assertEqual(parts(self.both_ways(server, guided_choice=["yes"], **fields)[1]), ("so", "yes"))
+            _, message, _ = self.both_ways(server, guided_choice=["no"], thinking_token_budget=3, **fields)
+            self.assertEqual(parts(message), (first, "no"))
+
     def test_reasoning_that_does_not_end(self):
         """An end of the output is no end of reasoning under a constraint."""
         server = self.serve_chain({"<think>": "so", "so": " far"}, THINKING)
