@@ -122,6 +122,8 @@ static const field fields[] = {
     {"service_tier", FIELD_PASSED_TEXT, BOTH, 0},
     {"safety_identifier", FIELD_PASSED_TEXT, BOTH, 0},
     {"prompt_cache_key", FIELD_PASSED_TEXT, BOTH, 0},
+    {"prompt_cache_retention", FIELD_PASSED_TEXT, BOTH, 0},
+    {"prompt_cache_options", FIELD_PASSED_OBJECT, BOTH, 0},
     {"prediction", FIELD_PASSED_OBJECT, CHAT, 0},
     {"verbosity", FIELD_PASSED_TEXT, CHAT, 0},
     {"include_reasoning", FIELD_FLAG, CHAT, REQUEST(include_reasoning)},

@@ -227,6 +227,14 @@ static yk_status leave_out(const input_item *item, yk_err *err)
   return YK_OK;
 }
 
+/* Settings are read with the fields of the body. */
+static yk_status pass_settings(const input_item *item, yk_err *err)
+{
+  (void)item;
+  (void)err;
+  return YK_OK;
+}
+
 static const struct {
   const char *type;
   yk_status (*read)(const input_item *item, yk_err *err);
@@ -238,6 +246,7 @@ static const struct {
              {"custom_tool_call_output", read_result},
              {"item_reference", read_reference},
              {"additional_tools", read_more_tools},
+             {"configuration_update", pass_settings},
              {"agent_message", read_agent_message},
              {"local_shell_call", read_shell_call},
              {"local_shell_call_output", read_shell_result},

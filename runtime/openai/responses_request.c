@@ -33,6 +33,7 @@ static const yk_translated_field fields[] = {
     {"prompt_cache_options", YK_FIELD_PASSED_OBJECT},
     {"access_programs", YK_FIELD_PASSED_OBJECT},
     {"background", YK_FIELD_OFF},
+    {"background_options", YK_FIELD_OFF},
     {"conversation", YK_FIELD_OFF},
     {"prompt", YK_FIELD_OFF},
     {"context_management", YK_FIELD_OFF},
@@ -119,9 +120,22 @@ static yk_status read_format(yk_translation *t, yk_json format, yk_err *err)
   return YK_OK;
 }
 
+/* The settings in force: those of the body, or of the last item that changes settings of this name. */
+static yk_json take_settings(yk_translation *t, yk_json body, const char *name)
+{
+  yk_json settings = yk_translation_take(t, body, name);
+  YK_JSON_EACH(item, yk_json_get(body, "input"))
+  {
+    bool is_update = yk_json_equals(yk_json_get(item, "type"), "configuration_update");
+    yk_json update = yk_json_get(item, name);
+    if (is_update && yk_json_is_given(update)) settings = update;
+  }
+  return settings;
+}
+
 static yk_status read_text(yk_translation *t, yk_json body, yk_err *err)
 {
-  yk_json text = yk_translation_take(t, body, "text"), format = yk_json_get(text, "format");
+  yk_json text = take_settings(t, body, "text"), format = yk_json_get(text, "format");
   if (text.doc && !yk_json_is(text, YK_JSON_OBJECT)) return yk_translation_wrong(t, "an object", text, err);
   return yk_json_is_given(format) ? read_format(t, format, err) : YK_OK;
 }
@@ -129,7 +143,7 @@ static yk_status read_text(yk_translation *t, yk_json body, yk_err *err)
 /* A summary, which only another model could write, is not made; answers have the reasoning itself. */
 static yk_status read_reasoning(yk_translation *t, yk_json body, yk_err *err)
 {
-  yk_json reasoning = yk_translation_take(t, body, "reasoning"), effort = yk_json_get(reasoning, "effort");
+  yk_json reasoning = take_settings(t, body, "reasoning"), effort = yk_json_get(reasoning, "effort");
   if (!reasoning.doc) return YK_OK;
   if (!yk_json_is(reasoning, YK_JSON_OBJECT)) return yk_translation_wrong(t, "an object", reasoning, err);
   if (!yk_json_is_given(effort)) return YK_OK;

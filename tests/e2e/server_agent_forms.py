@@ -178,6 +178,7 @@ class AgentFormsTest(Case):
              "arguments": {"query": "x"}},
             {"type": "tool_search_output", "call_id": "c4", "status": "completed", "execution": "client", "tools": []},
             {"type": "ghost_snapshot", "ghost_commit": {"id": "a"}},
+            {"type": "configuration_update", "reasoning": {"effort": "low"}},
             {"type": "compaction", "encrypted_content": "gAAA"},
             {"type": "agent_message", "author": "/root", "recipient": "/root/worker", "content": [
                 {"type": "encrypted_content", "encrypted_content": "Go."}]},

@@ -184,6 +184,26 @@ static void fields_of_responses(void **state)
   yk_openai_request_free(&r);
 }
 
+/* The last item that changes a setting counts, before the body. */
+static void changed_settings(void **state)
+{
+  (void)state;
+#define UPDATE(settings) "{'type': 'configuration_update', " settings "}"
+  yk_openai_request r = accept(
+      &yk_protocol_responses,
+      "{'reasoning': {'effort': 'low'}, 'text': {'format': {'type': 'json_object'}}, 'input': [" USER("x") ", " UPDATE(
+          "'reasoning': {'effort': 'high'}") ", " UPDATE("'text': {'format': {'type': 'text'}}") "]}",
+      NULL);
+  assert_string_equal(r.chat.reasoning_effort, "high");
+  assert_int_equal(r.sampling.constraint_kind, YK_CONSTRAINT_NONE);
+  yk_openai_request_free(&r);
+  static const refusal rows[] = {
+      {"{'input': [" USER("x") ", " UPDATE("'text': 5") "]}", "text", "an object"},
+      {"{'input': [" USER("x") ", " UPDATE("'reasoning': {'effort': 5}") "]}", "reasoning.effort", "a string"},
+  };
+  check_refusals(&yk_protocol_responses, rows, sizeof rows / sizeof *rows);
+}
+
 static void refused_responses(void **state)
 {
   (void)state;
@@ -597,6 +617,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(items_become_messages),
                                      cmocka_unit_test(fields_of_responses),
+                                     cmocka_unit_test(changed_settings),
                                      cmocka_unit_test(refused_responses),
                                      cmocka_unit_test(turns_become_messages),
                                      cmocka_unit_test(documents_become_texts),
