@@ -23,6 +23,18 @@ static yk_status try(const fixture *f, yk_constraint_kind kind, const char *text
   return status;
 }
 
+#define TRIGGERED(triggers)                                                                                            \
+  "{'type': 'structural_tag', 'format': {'type': 'triggered_tags', 'triggers': " triggers                              \
+  ", 'tags': [{'type': 'tag', 'begin': 'ab', 'content': {'type': 'any_text'}, 'end': '.'}, {'type': 'tag', 'begin': "  \
+  "'ac', 'content': {'type': 'any_text'}, 'end': '.'}]}}"
+#define ARGUMENTS(x)                                                                                                   \
+  "{'type': 'structural_tag', 'format': {'type': 'json_schema', 'style': 'qwen_xml', 'json_schema': {'type': "         \
+  "'object', 'properties': {'x': " x "}}}}"
+#define FIVE(text)    text text text text text
+#define TWENTY(text)  FIVE(text) FIVE(text) FIVE(text) FIVE(text)
+#define REFERENCES_20 TWENTY("{'allOf': [") "{'type': 'string'}" TWENTY("]}")
+#define UNIONS_20     TWENTY("{'anyOf': [") "{'type': 'string'}" TWENTY("]}")
+
 static void refused_with_place_and_reason(void **state)
 {
   static const struct {
@@ -130,6 +142,19 @@ static void refused_with_place_and_reason(void **state)
        "/format/elements/0: Tag format"},
       {YK_CONSTRAINT_STRUCTURAL_TAG, "{'type': 'structural_tag', 'format': {'type': 'token', 'token': '<no>'}}",
        "Token string '<no>' not found"},
+      {YK_CONSTRAINT_STRUCTURAL_TAG, TRIGGERED("5"), "/format/triggers: expected a list of at least one string"},
+      {YK_CONSTRAINT_STRUCTURAL_TAG, TRIGGERED("[]"), "/format/triggers: expected a list of at least one string"},
+      {YK_CONSTRAINT_STRUCTURAL_TAG, TRIGGERED("['a', 5]"), "/format/triggers: expected a list of at least one string"},
+      {YK_CONSTRAINT_STRUCTURAL_TAG, TRIGGERED("['a', '']"), "/format/triggers: expected a list of at least one"},
+      {YK_CONSTRAINT_STRUCTURAL_TAG, TRIGGERED("['a', 'b']"), "/format/triggers: no tag begins with 'b'"},
+      {YK_CONSTRAINT_STRUCTURAL_TAG, TRIGGERED("['ab']"), "/format/triggers: none is a beginning of the tag 'ac'"},
+      {YK_CONSTRAINT_STRUCTURAL_TAG, "{'structures': [{'begin': 'a', 'end': 'b'}], 'triggers': []}",
+       "/triggers: expected a list of at least one string"},
+      {YK_CONSTRAINT_STRUCTURAL_TAG, "{'structures': [{'begin': 'a', 'end': 'b'}], 'triggers': ['b']}",
+       "/triggers: no tag begins with 'b'"},
+      /* Arguments in tags. */
+      {YK_CONSTRAINT_STRUCTURAL_TAG, ARGUMENTS(REFERENCES_20), "/x/$ref: too many references to references"},
+      {YK_CONSTRAINT_STRUCTURAL_TAG, ARGUMENTS(UNIONS_20), ": nested too deeply"},
       {YK_CONSTRAINT_STRUCTURAL_TAG, "{'structures': [{}], 'triggers': ['a']}", "/structures/0: expected"},
       {YK_CONSTRAINT_STRUCTURAL_TAG, "{'structures': 5, 'triggers': ['a']}", "/structures: expected a list"},
       {YK_CONSTRAINT_STRUCTURAL_TAG,

@@ -102,15 +102,33 @@ def check_grammar(text, path):
     schema_check.check_counts(re.sub(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|#.*', "", text), path)
 
 
-def check_counts(node, path):
-    """Checks the regular expressions and grammars of a structural tag."""
+def check_triggers(node, path):
+    """Checks that every trigger begins a tag, and every tag has one."""
+    triggers, tags = node.get("triggers"), node.get("tags")
+    if not isinstance(triggers, list) or not triggers or not all(isinstance(t, str) and t for t in triggers):
+        raise schema_check.Refused(path, "expected a list of at least one string, none empty")
+    begins = [tag.get("begin") for tag in tags if isinstance(tag, dict)] if isinstance(tags, list) else []
+    if not all(isinstance(begin, str) for begin in begins):
+        return  # the library refuses such tags
+    for trigger in triggers:
+        if not any(begin.startswith(trigger) for begin in begins):
+            raise schema_check.Refused(path, f"no tag begins with {json.dumps(trigger)}")
+    for begin in begins:
+        if not begin.startswith(tuple(triggers)):
+            raise schema_check.Refused(path, f"none is a beginning of the tag {json.dumps(begin)}")
+
+
+def check_parts(node, path):
+    """Checks the regular expressions, grammars and triggers of a structural tag."""
     if isinstance(node, dict):
+        if node.get("type") == "triggered_tags":
+            check_triggers(node, f"{path}/triggers")
         if node.get("type") == "regex" and isinstance(node.get("pattern"), str):
             schema_check.check_counts(node["pattern"], f"{path}/pattern")
         if node.get("type") == "grammar" and isinstance(node.get("grammar"), str):
             check_grammar(node["grammar"], f"{path}/grammar")
     for key, member in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
-        check_counts(member, schema_check.below(path, key))
+        check_parts(member, schema_check.below(path, key))
 
 
 def of_structures(tag):
@@ -119,14 +137,13 @@ def of_structures(tag):
         return tag
     if not isinstance(tag["structures"], list) or not tag["structures"]:
         raise schema_check.Refused("/structures", "expected a list of at least one object")
-    if not isinstance(tag.get("triggers"), list) or not tag["triggers"]:
-        raise schema_check.Refused("/triggers", "expected a list of at least one string")
     for i, item in enumerate(tag["structures"]):
         if not isinstance(item, dict) or not all(isinstance(item.get(name), str) for name in ("begin", "end")):
             raise schema_check.Refused(f"/structures/{i}", "expected an object with the strings \"begin\" and \"end\"")
     tags = [{"type": "tag", "begin": item["begin"], "end": item["end"],
              "content": {"type": "json_schema", "json_schema": item.get("schema", {"type": "object"})}}
             for item in tag["structures"]]
+    check_triggers({"triggers": tag.get("triggers"), "tags": tags}, "/triggers")
     return {"type": "structural_tag",
             "format": {"type": "triggered_tags", "triggers": tag["triggers"], "tags": tags}}
 
@@ -182,7 +199,7 @@ class Compiler:
                 schema_check.check(schema)
             except schema_check.Refused as error:
                 raise schema_check.Refused(clients_path(path, clients_tag) + error.path, error.reason) from None
-        check_counts(tag, "")
+        check_parts(tag, "")
         tag = {**tag, "format": self.bound(tag["format"])} if isinstance(tag, dict) and "format" in tag else tag
         return "compile_structural_tag", (json.dumps(tag),)
 
