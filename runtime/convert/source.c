@@ -52,7 +52,7 @@ static yk_status add_norm(yk_convert_source *s, const yk_weight_place *place, yk
                               err);
 }
 
-/* AWQ packs eight outputs into a word and supports only 4 bits in groups of neighbouring inputs. */
+/* AWQ packs eight outputs into a word and supports only 4 bits in groups of neighbouring inputs, which stay floats. */
 static yk_status check_linear(const yk_convert_item *item, yk_err *err)
 {
   const yk_weight_view *weight = &item->weight;
@@ -64,6 +64,9 @@ static yk_status check_linear(const yk_convert_item *item, yk_err *err)
   if (weight->act_order)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: its groups are not of neighbouring inputs (desc_act, actorder), which AWQ cannot express",
+                      item->module);
+  if (weight->inputs.kind != YK_INPUTS_FLOAT)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: its inputs are rounded to 8 bits, which AWQ cannot express",
                       item->module);
   if (weight->n % PACKED == 0) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED, "%s: %" PRId64 " outputs: expected a multiple of %d (AWQ packs 8 columns)",

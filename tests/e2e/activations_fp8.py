@@ -3,6 +3,8 @@ agree on CPU ranks; refusals, by name."""
 
 import json
 import os
+import re
+import shutil
 
 import harness
 
@@ -65,6 +67,28 @@ class ActivationsFp8(harness.Case):
         self.assertNotEqual(rounded, kept)
         self.assertNotEqual(rounded, everywhere)  # the layer without a request too
         self.assertEqual(logprobs("--weights", "f16"), logprobs("--weights", "f16", "--activations", "dtype"))
+
+    @harness.of_the_program
+    def test_experts_stay_floats(self):
+        """In a mixture the other layers round their inputs; the log has the number of those that do not."""
+        folder = os.path.join(harness.scratch_folder(self.addCleanup), "mixture")
+        shutil.copytree(os.path.join(harness.FAMILIES, "hybrid_qwen3_next_int4"), folder)
+        path = os.path.join(folder, "config.json")
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+        config["quantization_config"]["config_groups"]["group_0"]["input_activations"] = {
+            "num_bits": 8, "type": "float", "strategy": "token", "dynamic": True, "symmetric": True}
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        found = []
+        for options in ((), ("--activations", "dtype")):
+            result = self.run_json("generate", "--model", folder, "--device", "cpu", "--dtype", "float32", "-n", 1,
+                                   "--prompt-logprobs", 0, "--token-ids", "5,6,7,8,9", *options)[0]
+            n_floats = re.search("inputs of ([0-9]+) weights stay floats", self.last_err)
+            found.append((int(n_floats[1]), [entry["logprob"] for entry in result["prompt_logprobs"][1:]]))
+        self.assertLess(0, found[0][0])
+        self.assertLess(found[0][0], found[1][0])
+        self.assertNotEqual(found[0][1], found[1][1])
 
     @harness.of_the_program
     def test_figures_name_it(self):
