@@ -178,7 +178,7 @@ static yk_status read_common(yk_json root, yk_model_config *config, yk_err *err)
 
 typedef struct documents {
   yk_json_doc *root, *generation, *quantize, *description, *modules, *pooling; /* NULL: no such file */
-  const char *description_file;
+  const char *quantize_file, *description_file;
   bool dense_beyond_index;
 } documents;
 
@@ -230,9 +230,9 @@ static yk_status read_all(const documents *d, const yk_log *log, yk_model_config
   YK_TRY(yk_hf_read_family(root, file, config, err));
   yk_json text;
   YK_TRY(find_text(root, config, &text, err));
-  YK_TRY(yk_hf_read_quant(root, yk_json_root(d->quantize), YK_QUANTIZE_FILE, &config->quant, err));
+  YK_TRY(yk_hf_read_quant(root, yk_json_root(d->quantize), d->quantize_file, &config->quant, err));
   if (config->quant.method == YK_QUANT_NONE && text.node != root.node)
-    YK_TRY(yk_hf_read_quant(text, YK_JSON_NONE, YK_QUANTIZE_FILE, &config->quant, err));
+    YK_TRY(yk_hf_read_quant(text, YK_JSON_NONE, NULL, &config->quant, err));
   if (config->quant.method == YK_QUANT_NONE && d->description)
     YK_TRY(yk_hf_read_msmodelslim(yk_json_root(d->description), d->description_file, &config->quant, err));
   if (config->family == YK_FAMILY_CHATGLM)
@@ -265,13 +265,15 @@ static yk_status parse_pooling(const yk_config_texts *texts, documents *d, yk_er
 
 yk_status yk_model_config_parse(const yk_config_texts *texts, const yk_log *log, yk_model_config *out, yk_err *err)
 {
-  documents d = {.description_file = texts->description_file, .dense_beyond_index = texts->dense_beyond_index};
+  documents d = {.quantize_file = texts->quantize_file,
+                 .description_file = texts->description_file,
+                 .dense_beyond_index = texts->dense_beyond_index};
   yk_model_config config = {.activation = YK_GATED_SILU};
   yk_status status = yk_json_parse(file, texts->config, texts->config_bytes, NULL, &d.root, err);
   if (status == YK_OK)
     status = parse_optional(generation_file, texts->generation, texts->generation_bytes, &d.generation, err);
   if (status == YK_OK)
-    status = parse_optional(YK_QUANTIZE_FILE, texts->quantize, texts->quantize_bytes, &d.quantize, err);
+    status = parse_optional(texts->quantize_file, texts->quantize, texts->quantize_bytes, &d.quantize, err);
   if (status == YK_OK)
     status = parse_optional(texts->description_file, texts->description, texts->description_bytes, &d.description, err);
   if (status == YK_OK) status = parse_optional(modules_file, texts->modules, texts->modules_bytes, &d.modules, err);

@@ -1,9 +1,9 @@
 /* hf_config.h - the configuration of a Hugging Face checkpoint directory, read and validated once.
  *
  * Sources: config.json; generation_config.json if it exists; the quantisation settings in config.json, else in
- * quantize_config.json or quant_config.json, else in msmodelslim's quant_model_description*.json; modules.json, which
- * sentence-transformers writes for models that make embeddings. Every number is
- * range-checked, so that sizes computed from them (products of any three, times 4 bytes) cannot overflow int64.
+ * quantize_config.json, quant_config.json or hf_quant_config.json, else in msmodelslim's quant_model_description*.json;
+ * modules.json, which sentence-transformers writes for models that make embeddings. Every number is range-checked, so
+ * that sizes computed from them (products of any three, times 4 bytes) cannot overflow int64.
  * Defaults of missing keys are those of the transformers configuration classes; keys that determine shapes are
  * required.
  *
@@ -33,7 +33,8 @@ yk_status yk_model_config_load(const char *dir, const yk_config_changes *changes
 
 /* The same from memory; a NULL text stands for a missing file (config is required). */
 typedef struct yk_config_texts {
-  const char *config, *generation, *quantize; /* config.json, generation_config.json, quantize_config.json */
+  const char *config, *generation;            /* config.json, generation_config.json */
+  const char *quantize, *quantize_file;       /* quantize_config.json or a like file, and its name */
   const char *description, *description_file; /* quant_model_description*.json, and its name */
   const char *modules, *pooling;              /* modules.json, and the config.json of its module that pools */
   size_t config_bytes, generation_bytes, quantize_bytes, description_bytes, modules_bytes, pooling_bytes;

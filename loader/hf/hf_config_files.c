@@ -8,7 +8,7 @@
 
 static const char config_file[] = "config.json", generation_file[] = "generation_config.json";
 static const char modules_file[] = "modules.json";
-static const char *const quantize_files[] = {YK_QUANTIZE_FILE, "quant_config.json", "hf_quant_config.json"};
+static const char *const quantize_files[] = {"quantize_config.json", "quant_config.json", "hf_quant_config.json"};
 
 /* Read msmodelslim's description of quantised tensors; name is empty if there is none. */
 static yk_status read_description(const char *dir, char name[256], char **text, size_t *n_bytes, yk_err *err)
@@ -56,8 +56,10 @@ yk_status yk_model_config_load(const char *dir, const yk_config_changes *changes
   yk_status status = yk_dir_read(dir, config_file, true, &config, &texts.config_bytes, err);
   if (status == YK_OK) status = read_generation(dir, changes, &generation, &texts.generation_bytes, err);
   if (status == YK_OK && changes) status = yk_config_changes_apply_config(changes, &config, &texts.config_bytes, err);
-  for (int i = 0; i < 3 && status == YK_OK && !quantize; i++)
+  for (int i = 0; i < 3 && status == YK_OK && !quantize; i++) {
+    texts.quantize_file = quantize_files[i];
     status = yk_dir_read(dir, quantize_files[i], false, &quantize, &texts.quantize_bytes, err);
+  }
   if (status == YK_OK) status = read_description(dir, description_name, &description, &texts.description_bytes, err);
   if (status == YK_OK) status = read_modules(dir, &modules, &pooling, &texts, err);
   texts.config = config;

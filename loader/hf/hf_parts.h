@@ -6,9 +6,6 @@
 #include "base/log.h"
 #include "loader/model/model_config.h"
 
-/* The name of the file of quantisation settings, for messages. */
-#define YK_QUANTIZE_FILE "quantize_config.json"
-
 /* yk_hf_read_family - config->family from the first known class of "architectures"; without classes, from
  *   "model_type". Also sets text_place to that of the family's published files. */
 yk_status yk_hf_read_family(yk_json root, const char *file, yk_model_config *config, yk_err *err);

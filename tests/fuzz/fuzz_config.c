@@ -114,6 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
   texts.config = next_text(&data, &n_bytes, &texts.config_bytes);
   if (!texts.config) texts.config = "";
   texts.generation = next_text(&data, &n_bytes, &texts.generation_bytes);
+  texts.quantize_file = "quantize_config.json";
   texts.quantize = next_text(&data, &n_bytes, &texts.quantize_bytes);
   texts.modules = next_text(&data, &n_bytes, &texts.modules_bytes);
   texts.pooling = next_text(&data, &n_bytes, &texts.pooling_bytes);

@@ -23,6 +23,7 @@ static inline yk_status load_logged(const char *changes, const char *generation,
   texts.generation = generation_text;
   texts.generation_bytes = generation ? strlen(generation_text) : 0;
   texts.quantize = quantize_text;
+  texts.quantize_file = "quantize_config.json";
   texts.quantize_bytes = quantize ? strlen(quantize_text) : 0;
   yk_status status = yk_model_config_parse(&texts, log, out, err);
   free(config);

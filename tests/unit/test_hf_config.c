@@ -605,6 +605,10 @@ static void files_of_a_directory(void **state)
   assert_int_equal(config.generation.top_k, 3);
   yk_model_config_free(&config);
   temp_dir_remove(&other);
+  remove_file(&dir, "quant_config.json");
+  write_text(&dir, "hf_quant_config.json", "{\"quantization\": {\"quant_algo\": \"W4A8_AWQ\"}}");
+  expect_error("another quantize file", YK_E_UNSUPPORTED, "hf_quant_config.json: quant_algo \"W4A8_AWQ\"",
+               yk_model_config_load(dir.path, NULL, NULL, &config, &err), &err);
   write_text(&dir, "generation_config.json", "{\"top_k\": }");
   expect_error("broken companion", YK_E_FORMAT, "generation_config.json|line 1",
                yk_model_config_load(dir.path, NULL, NULL, &config, &err), &err);
