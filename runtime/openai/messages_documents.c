@@ -70,10 +70,11 @@ static yk_status add_source(reader *r, yk_err *err)
   at(r, "source");
   if (!yk_json_is(type, YK_JSON_STRING)) return wrong(r, "an object with a \"type\"", source, err);
   if (!is_blocks && !yk_json_equals(type, "text"))
-    return yk_translation_refuse(r->t, YK_E_UNSUPPORTED, err,
-                                 "documents of type \"%.40s\", as PDF files, are not supported; send their text in a "
-                                 "source of type \"text\"",
-                                 yk_json_text(type));
+    return yk_translation_refuse(
+        r->t, YK_E_UNSUPPORTED, err,
+        "PDF files and other sources of type \"%.40s\" are not supported; send their text in a "
+        "source of type \"text\"",
+        yk_json_text(type));
   if (is_blocks && !yk_json_is(content, YK_JSON_STRING)) return add_blocks(r, "source.content", content, err);
   at(r, is_blocks ? "source.content" : "source.data");
   if (!yk_json_is(content, YK_JSON_STRING)) return wrong(r, "a string", content, err);

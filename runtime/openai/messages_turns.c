@@ -216,18 +216,20 @@ static yk_status read_assistants_block(place *p, yk_json block, yk_json type, yk
   return YK_OK;
 }
 
-/* Every tool is offered from the beginning, those that are defined here too, so that changes of the offered tools are
- * left out. */
-static yk_status read_systems_block(place *p, yk_json block, yk_json type, yk_err *err)
+static bool is_tool_change(yk_json type)
 {
-  static const char *const left_out[] = {"tool_addition", "tool_removal"};
-  yk_json tool = yk_json_get(block, "tool");
-  if (yk_json_equals(type, "text")) return add_text(p, block, err);
+  return yk_json_equals(type, "tool_addition") || yk_json_equals(type, "tool_removal");
+}
+
+/* A tool that is defined here is offered from the beginning, like those of "tools"; changes of the offered tools are
+ * left out. */
+static yk_status read_tool_change(const place *p, yk_json block, yk_json type, yk_err *err)
+{
+  yk_json tool = yk_json_get(block, "tool"), definition = yk_json_get(tool, "definition");
   if (yk_json_equals(type, "tool_addition") && yk_json_equals(yk_json_get(tool, "type"), "tool_definition")) {
     at_member(p, "tool.definition");
-    return yk_messages_read_tool(p->t, yk_json_get(tool, "definition"), err);
+    return yk_messages_read_tool(p->t, definition, err);
   }
-  if (!is_one_of(type, left_out, sizeof left_out / sizeof *left_out)) return unsupported(p->t, type, err);
   yk_translation_note(p->t, "block type", type);
   return YK_OK;
 }
@@ -244,12 +246,14 @@ static yk_status read_blocks(place *p, yk_json content, const char *role, yk_err
     yk_json type = yk_json_get(block, "type");
     at_block(p);
     if (!yk_json_is(type, YK_JSON_STRING)) return yk_translation_wrong(p->t, "an object with a \"type\"", block, err);
-    if (is_users)
+    if (is_tool_change(type))
+      YK_TRY(read_tool_change(p, block, type, err));
+    else if (is_users)
       YK_TRY(read_users_block(p, block, type, err));
     else if (is_assistants)
       YK_TRY(read_assistants_block(p, block, type, err));
     else
-      YK_TRY(read_systems_block(p, block, type, err));
+      YK_TRY(yk_json_equals(type, "text") ? add_text(p, block, err) : unsupported(p->t, type, err));
     p->block++;
   }
   return YK_OK;

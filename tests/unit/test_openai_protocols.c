@@ -344,7 +344,7 @@ static void refused_documents(void **state)
 #define DOCUMENT(source) TURNS(CONTENT("{'type': 'document', 'source': " source "}"))
   static const refusal rows[] = {
       {DOCUMENT("{'type': 'base64', 'media_type': 'application/pdf', 'data': 'JVBERi0='}"),
-       "messages[0].content[0].source", "type \"base64\", as PDF files, are not supported"},
+       "messages[0].content[0].source", "PDF files and other sources of type \"base64\" are not"},
       {DOCUMENT("{'type': 'file', 'file_id': 'f'}"), "messages[0].content[0].source", "\"file\""},
       {DOCUMENT("{'type': 'url', 'url': 'https://a'}"), "messages[0].content[0].source", "\"url\""},
       {DOCUMENT("'x'"), "messages[0].content[0].source", "\"type\""},
@@ -373,6 +373,11 @@ static void tools_in_messages(void **state)
       accept(&yk_protocol_messages, ADDITION("{'name': 'f', 'input_schema': {'type': 'object'}}"), NULL);
   expect_json(r.chat.tools, "[{'type': 'function', 'function': {'name': 'f', 'parameters': {'type': 'object'}}}]");
   yk_openai_request_free(&r);
+  static const row changes[] = {
+      {TURNS(CONTENT("{'type': 'tool_removal', 'tool': {'type': 'tool_reference', 'name': 'f'}}, {'type': 'text', "
+                     "'text': 'x'}")),
+       "[" USER("x") "]"}};
+  check_messages(&yk_protocol_messages, changes, sizeof changes / sizeof *changes);
   static const refusal rows[] = {
       {ADDITION("{'name': 'f'}"), "messages[1].content[0].tool.definition", "input_schema"},
       {ADDITION("{'type': 'bash_20250124', 'name': 'f'}"), "messages[1].content[0].tool.definition", "bash_20250124"},
