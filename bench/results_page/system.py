@@ -3,7 +3,7 @@
 from statistics import median
 
 from results_page import models
-from results_page.page import link, number, one
+from results_page.page import link, number, one, percent
 
 
 def add_serving(page, results):
@@ -56,8 +56,7 @@ def shared_prefix(results):
             f"{alone['duration'] / shared['duration']:.1f} times (goal: 5)"]
 
 
-def two_processes(results):
-    name = "processes_h200_x2.json"
+def two_processes(results, name):
     found = results.measured(name)
 
     def change(batch, phase):
@@ -65,8 +64,37 @@ def two_processes(results):
         return f"{100 * (two / alone - 1):.1f}"
 
     parts = [f"batch {batch}: {change(batch, 'decode')} and {change(batch, 'prefill')} %" for batch in (1, 64, 256)]
-    return ["Qwen3-8B shapes on two H200s in two processes against one process, decode and prefill",
-            link(name, found["commit"]), f"{'; '.join(parts)} (goal: 3 %)"]
+    return link(name, found["commit"]), "; ".join(parts)
+
+
+def processes(results):
+    slots, nccl = (two_processes(results, name) for name in ("processes_h200_x2.json", "processes_nccl_h200_x2.json"))
+    return ["Qwen3-8B shapes on two H200s in two processes against one process, decode and prefill: with stores into "
+            "peers' memory / with NCCL alone (`--disable-custom-all-reduce`)", f"{slots[0]} / {nccl[0]}",
+            f"{slots[1]} / {nccl[1]} (goal: 3 %)"]
+
+
+def gpt_oss(results):
+    name, part = "models_2c1897db_h200.json", "gpt-oss-120b --layers 12"
+    found = results.measured(name)
+
+    def decode(model):
+        runs = [one(found["runs"], model=model, batch=batch) for batch in models.BATCHES]
+        return ", ".join(f"{number(run['decode_throughput'])} "
+                         f"({percent(run['decode_throughput'] / run['decode_limit'])})" for run in runs)
+
+    def whole(run):  # 36 layers take three times as long as 12
+        times = run["time_us"]
+        once = sum(times[key] for key in ("lm_head", "sampling", "launch_gap", "host"))
+        return number(run["batch"] * 1e6 / (once + 3 * (times["step"] - once)))
+
+    steps = ", ".join(whole(one(found["runs"], model=part, batch=batch)) for batch in models.BATCHES)
+    prefill = one(found["runs"], model="gpt-oss-20b", batch=64)["prefill_throughput"]
+    return ["gpt-oss shapes, MXFP4: decode at batch 1, 8, 32, 64, 256, tokens/s (share of the limit, for routers that "
+            "choose all experts equally often); prefill at 64; Qwen3-30B-A3B in the same run",
+            link(name, found["commit"]),
+            f"20b: {decode('gpt-oss-20b')}; prefill {number(prefill)}. Qwen3-30B-A3B: {decode('qwen3-30b-a3b')}. "
+            f"120b, 12 of 36 layers: {decode(part)}; all 36, computed from them: {steps}"]
 
 
 def long_prompt(results):
@@ -97,22 +125,6 @@ def constraints(results):
             f"tokens/s {rate} % (goal: 3 %)"]
 
 
-def two_builds(results):
-    name = "builds_deepseek_v2_lite_h200_x2.json"
-    found = results.load(name)
-
-    def change(point):
-        before, after = (median(run[f"{'decode' if point['batch'] < 256 else 'prefill'}_throughput"]
-                                for run in point[build]) for build in ("before", "after"))
-        return f"{100 * (after / before - 1):.1f}"
-
-    parts = [f"{ranks} GPU{'s' * (ranks > 1)} {', '.join(change(p) for p in found['points'] if p['ranks'] == ranks)}"
-             for ranks in (1, 2)]
-    return [f"DeepSeek-V2-Lite, {found['after']} against {found['before']}: decode at batch 1, 8, 64, prefill of 256",
-            link(name, found["before"]),
-            f"{'; '.join(parts)} % (goal: at most 1 % and the spread slower)"]
-
-
 def host_work(results):
     name = "host_step_xeon.json"
     found = results.measured(name)
@@ -129,8 +141,8 @@ def one_row(*rows):
 def add_single_figures(page, results):
     page.section("Single figures", "One H200 unless the row says otherwise; the files have the commands.")
     page.table(["what", "state", "result"], [
-        large_batch(results), shared_prefix(results), two_processes(results), long_prompt(results),
-        constraints(results), two_builds(results),
+        large_batch(results), shared_prefix(results), processes(results), gpt_oss(results), long_prompt(results),
+        constraints(results),
         one_row(soak(results, "soak_server_h200_x2.json", "two H200s"),
                 soak(results, "soak_server_cpu.json", "two CPU ranks, 2 processors that other programs use")),
         host_work(results), machine_row(results), models.cache_accuracy(results),
