@@ -133,8 +133,11 @@ class Json(Base):
         self.assert_usage_error(["generate", "-m", "/no/model", "--json-schema", path], "--json-schema", "No such file")
         os.mkdir(path)
         self.assert_usage_error(["generate", "-m", "/no/model", "--json-schema", path], "--json-schema", "directory")
+        os.rmdir(path)
+        os.mkfifo(path)
+        self.assert_usage_error(["generate", "-m", "/no/model", "--json-schema", path], "--json-schema", "named pipe")
         if HAS_GRAMMARS:
-            os.rmdir(path)
+            os.remove(path)
             with open(path, "w", encoding="utf-8-sig") as file:
                 file.write('{"const": "a"}\n')
             self.assertEqual(self.demo("-p", "One", "--json-schema", path)[0]["text"], '"a"')
