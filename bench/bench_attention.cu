@@ -69,6 +69,25 @@ void add_wide_cases(std::vector<timed> &v)
   }
 }
 
+/* Few rows of a prompt after many others, as in steps that also decode. */
+void add_long_contexts(std::vector<timed> &v)
+{
+  const yk_head_layout h = plain_heads(32, 8, 128);
+  for (int context : {4096, 8192, 32000})
+    for (int rows : {64, 128, 256, 512})
+      v.push_back({{"prefill " + std::to_string(rows) + " rows over " + std::to_string(context),
+                    h,
+                    YK_F16,
+                    0,
+                    {rows},
+                    {context}},
+                   0,
+                   ""});
+  shape with_decodes = {"64 decodes x 500 + prefill 128 rows over 32000", h, YK_F16, 0, {128}, {32000}};
+  for (int i = 0; i < 64; i++) with_decodes.rows.push_back(1), with_decodes.kv.push_back(500);
+  v.push_back({with_decodes, 0, ""});
+}
+
 std::vector<timed> timed_cases()
 {
   const yk_head_layout h = plain_heads(32, 8, 128);
@@ -139,6 +158,7 @@ std::vector<timed> timed_cases()
   mixed.name = "64 decodes x 1024 + prefill 1024", mixed.rows = {1024}, mixed.kv = {1024};
   for (int i = 0; i < 64; i++) mixed.rows.push_back(1), mixed.kv.push_back(1024);
   v.push_back({mixed, 0, ""});
+  add_long_contexts(v);
   add_wide_cases(v);
   return v;
 }

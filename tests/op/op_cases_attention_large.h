@@ -137,15 +137,41 @@ static inline void check_prefill_sizes(const op_target *target)
   }
 }
 
+/* Few rows over long contexts, whose work tiles GPUs split: into parts with unequal numbers of key tiles, together with
+ * prompts and decodes that are not split, and with windows as long as several parts. */
+static inline void check_prefill_splits(const op_target *target, int32_t head_dim, int turn)
+{
+  const yk_head_layout grouped = grouped_heads(8, 2, head_dim);
+  const scene_shape shapes[] = {
+      {.heads = grouped, .n_seqs = 1, .seqs = {{8100, 40}}},
+      {.heads = grouped, .n_seqs = 1, .seqs = {{31990, 12}}},
+      {.heads = grouped, .n_seqs = 2, .seqs = {{8191, 2}, {2048, 65}}},
+      {.heads = grouped,
+       .n_seqs = 7,
+       .seqs = {{0, 300}, {8001, 33}, {699, 1}, {5000, 9}, {0, 1}, {8200, 1}, {3967, 128}}},
+      {.heads = grouped, .n_seqs = 2, .seqs = {{8100, 40}, {2000, 70}}, .window = 3000},
+      {.heads = grouped, .n_seqs = 2, .seqs = {{4100, 40}, {70, 20}}, .has_sinks = true},
+      {.heads = grouped, .n_seqs = 2, .seqs = {{4500, 20}, {8000, 20}}, .window = 5000, .is_chunk = true},
+      {.heads = grouped, .n_seqs = 1, .seqs = {{4500, 20}}, .growth = {.beta = 0.3f, .period = 1000, .shift = 1}},
+      {.heads = heads_of_parts(head_dim), .n_seqs = 2, .seqs = {{8000, 33}, {50, 40}}, .has_sinks = true},
+      {.heads = grouped_heads(40, 1, head_dim), .n_seqs = 1, .seqs = {{4100, 30}}},
+      {.heads = grouped_heads(2, 2, head_dim), .n_seqs = 1, .seqs = {{6000, 130}}, .window = 2500},
+  };
+  for (int i = 0; each_case(i, i < (int)(sizeof shapes / sizeof *shapes)); i++)
+    check_large_scene(target, op_dtypes[(i + turn) % 2], &shapes[i], 480 + (uint32_t)i);
+}
+
 /* A recorded step, replayed for the first n of its sequences with other lengths. */
 static inline void replay_scene(yk_device *dev, const yk_graph *graph, scene *s, op_array *y, int32_t n)
 {
   op_random random = {.seed = 460 + (uint32_t)n};
   const size_t n_seqs = (size_t)s->shape->n_seqs;
   for (int32_t i = 0; i < s->shape->n_seqs; i++) {
-    s->kv_tokens[i] = i < n ? (int32_t)op_between(&random, 1, s->shape->seqs[0].cached + 1) : 0;
-    s->positions[i] = s->kv_tokens[i] - 1;
-    s->row_starts[i + 1] = i < n ? i + 1 : n;
+    const scene_seq seq = s->shape->seqs[i];
+    s->kv_tokens[i] = i < n ? (int32_t)op_between(&random, seq.rows, seq.cached + seq.rows) : 0;
+    s->row_starts[i + 1] = s->row_starts[i] + (i < n ? seq.rows : 0);
+    for (int32_t row = s->row_starts[i + 1] - 1, at = s->kv_tokens[i] - 1; row >= s->row_starts[i]; row--, at--)
+      s->positions[row] = at;
   }
   op_ok(dev->ops->upload(dev, (void *)(uintptr_t)s->batch.kv_tokens, s->kv_tokens, n_seqs * 4, &err));
   op_ok(dev->ops->upload(dev, (void *)(uintptr_t)s->batch.row_starts, s->row_starts, (n_seqs + 1) * 4, &err));
@@ -154,31 +180,38 @@ static inline void replay_scene(yk_device *dev, const yk_graph *graph, scene *s,
   op_ok(dev->ops->graph_run(dev, graph, &err));
   op_array_fetch(dev, y);
   double *expected = expected_attention(s, OP_RIGHT);
-  const size_t n_values = (size_t)(n * s->shape->heads.n_q_heads * s->shape->heads.head_dim);
+  const size_t n_values = (size_t)(s->row_starts[n] * s->shape->heads.n_q_heads * s->shape->heads.head_dim);
   double error = op_error(y->values, expected, n_values);
   free(expected);
   if (!(error <= large_scene_tolerance(dev->dtype)))
     fail_msg("%d sequences of a recorded step, heads of %d: error %.3g", n, s->shape->heads.head_dim, error);
 }
 
-static inline void check_attention_replay(const op_target *target, const yk_head_layout *heads)
+static inline void check_replay_of(const op_target *target, const scene_shape *shape, const int32_t n_seqs[3])
 {
-  enum { N_SEQS = 11 };
   yk_device *dev = op_device_new(target, YK_F16, 3, 16);
-  scene_shape shape = {.heads = *heads, .n_seqs = N_SEQS};
-  for (int i = 0; i < N_SEQS; i++) shape.seqs[i] = (scene_seq){899, 1};
-  scene s = scene_new(dev, &shape, 461);
+  scene s = scene_new(dev, shape, 461);
   op_array first = run_attention(dev, &s), y = op_array_new(dev, YK_F16, first.n);
   yk_graph *graph = NULL;
   op_ok(dev->ops->graph_begin(dev, &err));
   launch_attention(dev, &s, &y);
   op_ok(dev->ops->graph_end(dev, &graph, &err));
-  static const int32_t n_seqs[] = {N_SEQS, 7, 1};
   for (int i = 0; each_case(i, i < 3); i++) replay_scene(dev, graph, &s, &y, n_seqs[i]);
   dev->ops->graph_destroy(dev, graph);
   op_array_free(dev, &first), op_array_free(dev, &y);
   scene_free(dev, &s);
   dev->ops->destroy(dev);
+}
+
+/* Decodes, and prompts after contexts of which some are split in one replay and not in another. */
+static inline void check_attention_replay(const op_target *target, const yk_head_layout *heads)
+{
+  enum { N_SEQS = 11 };
+  scene_shape shape = {.heads = *heads, .n_seqs = N_SEQS};
+  for (int i = 0; i < N_SEQS; i++) shape.seqs[i] = (scene_seq){899, 1};
+  check_replay_of(target, &shape, (const int32_t[3]){N_SEQS, 7, 1});
+  const scene_shape prompts = {.heads = *heads, .n_seqs = 3, .seqs = {{6000, 9}, {899, 1}, {4000, 40}}};
+  check_replay_of(target, &prompts, (const int32_t[3]){3, 2, 1});
 }
 
 #endif

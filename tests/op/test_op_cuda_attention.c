@@ -207,7 +207,7 @@ static void test_codes(void **state)
     check_code_cases(*state, gpu_dtypes[i % 2], &crowded_scenes[i], 60 + i, code_tolerance(gpu_dtypes[i % 2]));
 }
 
-/* Sequences of several parts. */
+/* Sequences of several parts, also of prompts. */
 static void test_long_codes(void **state)
 {
   static const int32_t head_dims[] = {64, 128, 256};
@@ -219,6 +219,8 @@ static void test_long_codes(void **state)
                                .window = i == 2 ? 100 : 0};
     check_code_cases(*state, gpu_dtypes[i % 2], &shape, 470 + (uint32_t)i, code_tolerance(gpu_dtypes[i % 2]));
   }
+  const scene_shape prompts = {.heads = grouped_heads(8, 2, 128), .n_seqs = 3, .seqs = {{4500, 20}, {0, 40}, {900, 1}}};
+  check_code_cases(*state, YK_F16, &prompts, 473, code_tolerance(YK_F16));
 }
 
 static void test_few_codes(void **state)
@@ -276,6 +278,12 @@ static void test_prefill_sizes(void **state)
   check_prefill_sizes(*state);
 }
 
+static void test_prefill_splits(void **state)
+{
+  static const int32_t head_dims[] = {64, 128, 80};
+  for (int i = 0; each_case(i, i < 3); i++) check_prefill_splits(*state, head_dims[i], i);
+}
+
 static void test_replay(void **state)
 {
   const yk_head_layout heads[] = {grouped_heads(32, 8, 128), grouped_heads(16, 4, 256), grouped_heads(16, 2, 512)};
@@ -297,6 +305,7 @@ int main(int argc, char **argv)
       ON_TARGET(test_replay, target),
       ON_TARGET(test_prefill_heads, target),
       ON_TARGET(test_prefill_sizes, target),
+      ON_TARGET(test_prefill_splits, target),
       ON_TARGET(test_random_scenes, target),
       ON_TARGET(test_codes, target),
       ON_TARGET(test_long_codes, target),

@@ -16,6 +16,7 @@ extern "C" { /* cmocka.h is C alone */
 #include <random>
 #include <vector>
 
+#include "kernels/cuda/attention/prefill_splits.cuh"
 #include "kernels/cuda/attention/split_kv.cuh"
 #include "kernels/cuda/common/division.cuh"
 #include "kernels/cuda/gemm/dense/dense.h"
@@ -134,6 +135,59 @@ void a_step_without_decodes_has_no_pages(void **)
   for (int block = 0; block < 132; block++) {
     const yk_attn::block_pages mine = yk_attn::divide_pages({0, 0, 0}, 0, 132, block, first);
     assert_int_equal(mine.begin, mine.end);
+  }
+}
+
+/* ---- Splits of prefill ------------------------------------------------------------------------------------------- */
+
+/* The parts of a work tile's key tiles are consecutive, differ by at most one and are long enough. */
+void expect_parts(const yk_attn::key_tile_range &all, int32_t n_splits)
+{
+  const int32_t n = all.end - all.begin;
+  int32_t at = all.begin;
+  for (int32_t split = 0; split < n_splits; split++) {
+    const yk_attn::key_tile_range part = all.part(split, n_splits);
+    assert_int_equal(part.begin, at);
+    assert_in_range(part.end - part.begin, n / n_splits, (n + n_splits - 1) / n_splits);
+    assert_true(n_splits == 1 || part.end - part.begin >= yk_attn::MIN_SPLIT_KEY_TILES);
+    at = part.end;
+  }
+  assert_int_equal(at, all.end);
+}
+
+/* Partial results have space, a thread block has at most an even share of a split work tile, and one split more would
+ * exceed the thread blocks or make splits too short. */
+void prefill_splits_fit_the_thread_blocks(void **)
+{
+  generator random(8);
+  for (int i = 0; i < 3000; i++) {
+    std::vector<yk_attn::sequence_tiles> sequences(static_cast<size_t>(between(random, 1, i % 4 ? 6 : 60)));
+    const int32_t n_blocks = i % 4 == 0 ? between(random, 1, 200) : 132, longest = i % 3 ? 300 : 30;
+    int32_t n_key_tiles = 0, n_results = 0;
+    for (auto &tiles : sequences) {
+      tiles.mean = between(random, 1, longest);
+      tiles.n = between(random, 0, i % 2 ? 10 : 100), tiles.fewest = between(random, 1, tiles.mean);
+      n_key_tiles += tiles.n_key_tiles();
+    }
+    for (const auto &tiles : sequences) {
+      const int32_t n_splits = tiles.n_splits(n_key_tiles, n_blocks), begin = between(random, 0, 50);
+      assert_true(n_splits >= 1);
+      if (n_splits > 1) n_results += tiles.n * n_splits;
+      expect_parts({begin, begin + between(random, tiles.fewest, 2 * tiles.mean)}, n_splits);
+      if (tiles.n == 0 || tiles.fewest < yk_attn::MIN_SPLIT_KEY_TILES * (n_splits + 1)) continue;
+      assert_true(static_cast<int64_t>(tiles.mean) * n_blocks < static_cast<int64_t>(n_splits + 1) * n_key_tiles);
+    }
+    assert_true(n_results <= n_blocks);
+  }
+}
+
+/* 132 multiprocessors, 8 KV heads of 4 query heads, 32,000 tokens. */
+void few_rows_use_all_thread_blocks(void **)
+{
+  const int32_t n_work_tiles[] = {8, 16, 32, 64, 128, 256}, n_splits[] = {16, 8, 4, 2, 1, 1};
+  for (int i = 0; i < 6; i++) {
+    const yk_attn::sequence_tiles tiles = {n_work_tiles[i], 250, 249};
+    assert_int_equal(tiles.n_splits(tiles.n_key_tiles(), 132), n_splits[i]);
   }
 }
 
@@ -489,6 +543,8 @@ int main()
       cmocka_unit_test(quotients_are_exact),
       cmocka_unit_test(pages_are_divided_once),
       cmocka_unit_test(a_step_without_decodes_has_no_pages),
+      cmocka_unit_test(prefill_splits_fit_the_thread_blocks),
+      cmocka_unit_test(few_rows_use_all_thread_blocks),
       cmocka_unit_test(latent_tiles_are_divided_once),
       cmocka_unit_test(tiles_are_dealt_out_once),
       cmocka_unit_test(a_cluster_has_a_place_for_each_partial_sum),

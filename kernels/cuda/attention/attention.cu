@@ -41,12 +41,15 @@ extern "C" yk_status yk_cuda_attention_init(yk_cuda_attention *attn, void *works
   return YK_OK;
 }
 
-/* The counters, and the partial results of decode: two for each thread block, each with o and, for every part, m and l
- * of MAX_DECODE_HEADS heads in float32. */
+/* The counters, then the partial results of decode or of prefill, in float32. Decode: two for each thread block, each
+ * with o and, for every part, m and l of MAX_DECODE_HEADS heads. Prefill: one for each thread block, with o, m and l of
+ * MAX_SPLIT_ROWS rows. */
 extern "C" size_t yk_cuda_attention_workspace_bytes(int32_t n_sms, int32_t head_dim)
 {
-  return sizeof(workspace_counters) + static_cast<size_t>(n_sms) * 2 * MAX_DECODE_HEADS *
-                                          static_cast<size_t>(head_dim + 2 * parts_of(head_dim)) * sizeof(float);
+  const int32_t decode = 2 * MAX_DECODE_HEADS * (head_dim + 2 * parts_of(head_dim));
+  const int32_t prefill = MAX_SPLIT_ROWS * ((head_dim < MAX_SPLIT_DIMS ? head_dim : MAX_SPLIT_DIMS) + 2);
+  return sizeof(workspace_counters) +
+         static_cast<size_t>(n_sms) * static_cast<size_t>(decode > prefill ? decode : prefill) * sizeof(float);
 }
 
 static params params_of(const yk_cuda_attention &attn, const yk_attention_args &args, yk_dtype dtype)

@@ -20,6 +20,8 @@
  *   prefill_mma_sync*    prefill on other GPUs: cp.async and mma.sync
  *   prefill_wide*        prefill of heads of 512, on every GPU with enough shared memory
  *     prefill_scheduler.cuh     the tile scheduler of all prefill kernels
+ *     prefill_splits.cuh        which work tiles several thread blocks share (on Hopper, heads of up to 128)
+ *     prefill_wgmma_splits.cuh  partial results of such work tiles, and their combination
  *     kv_staging.cuh               8-bit pages, dequantised by the decode kernel into 16-bit pages for both kernels
  *   generic.cu           other head sizes: one warp for each query row and head
  *
@@ -57,6 +59,8 @@
  *   warpgroups 1 and 2, consumers, 64 query rows each:
  *     S = Q K^T (wgmma) | mask | online softmax | O += P V (wgmma); in ping-pong: the softmax of one warpgroup overlaps
  *     the wgmma of the other
+ *   a warp's rows of a whole work tile --> y; of a split one --> a partial result in the workspace, and the warp that
+ *     completes the count of partial results combines them in order --> y
  *
  *   barrier     arrivals                              waits
  *   work_full   warp 2: a work tile is described      warps 0 and 1
@@ -80,7 +84,8 @@
  *
  * Numerics: scores, softmax and sums in float32, probabilities rounded to dtype for P V, output rounded once. Partial
  * results are combined in a fixed order: the same step gives the same bits. The division of a sequence's keys depends
- * on the lengths of the whole step, so a sequence's last bits may differ between different steps. */
+ * on the lengths of the whole step, in prefill if a work tile has at least 16 key tiles, so a sequence's last bits may
+ * differ between different steps. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_ATTENTION_H
 #define YK_KERNELS_CUDA_ATTENTION_ATTENTION_H
 

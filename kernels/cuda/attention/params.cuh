@@ -26,13 +26,16 @@ __host__ __device__ constexpr int parts_of(int head_dim)
   return (head_dim + PART_DIMS - 1) / PART_DIMS;
 }
 
+/* The largest partial result of prefill: rows of a work tile and their dimensions. */
+constexpr int MAX_SPLIT_ROWS = 128, MAX_SPLIT_DIMS = 128;
+
 /* Maximum of a decode launch, which has one thread block per multiprocessor. */
 constexpr int MAX_THREAD_BLOCKS = 1024;
 
 /* The start of the workspace. All counters are zero between launches: the last thread block to count resets them. */
 struct workspace_counters {
   /* Decode: number of partial results written for each part of a head of the work item that begins in thread block i
-   * and ends in a later one. */
+   * and ends in a later one. Prefill: for the rows of each warp of the work tile whose first partial result is i. */
   int32_t arrived[MAX_THREAD_BLOCKS][MAX_DECODE_HEADS * MAX_HEAD_PARTS];
   int32_t next_tile;  /* prefill: number of assigned work tiles */
   int32_t n_done;     /* prefill: thread blocks that found no further work tile */
@@ -52,7 +55,7 @@ struct params {
   int32_t n_tokens, n_seqs, block_table_stride;
   const int32_t *row_starts, *kv_tokens, *block_tables, *seq_of_row;
   workspace_counters *counters;
-  float *partial_results;      /* for decode: see split_kv_combine.cuh */
+  float *partial_results;      /* see split_kv_combine.cuh (decode) and prefill_wgmma_splits.cuh */
   void *k_staging, *v_staging; /* pages of dtype that decode fills for prefill (kv_staging.cuh); may be NULL */
   const float *sinks;          /* as in yk_attention_args */
   yk_score_growth growth;      /* the same */

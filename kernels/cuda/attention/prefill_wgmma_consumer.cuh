@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/attention/gates.cuh"
 #include "kernels/cuda/attention/prefill_wgmma_shared.cuh"
+#include "kernels/cuda/attention/prefill_wgmma_splits.cuh"
 #include "kernels/cuda/common/accumulator_rows.cuh"
 #include "kernels/cuda/common/stage_ring.cuh"
 #include "kernels/cuda/ptx/mbarrier.cuh"
@@ -113,6 +114,21 @@ template <typename T, int HD> struct prefill_consumer {
     }
   }
 
+  /* Adds the warp's rows of a split to those of the other splits, and writes the output once all are there. The sum has
+   * separate registers: wgmma cannot write registers that only some of the warps change. */
+  __device__ __forceinline__ void join(const work_tile &w, const float (&o)[N_O][4])
+  {
+    const int warp = warpgroup * 4 + static_cast<int>(threadIdx.x % 128 / 32);
+    if (__all_sync(~0u, 16 * warp >= w.n_rows)) return;
+    const split_rows<HD> rows = {reinterpret_cast<split_result<HD> *>(p.partial_results) + w.first_result, warp,
+                                 w.n_splits};
+    rows.store(w.split, o, m, l);
+    if (!rows.are_complete(&p.counters->arrived[w.first_result][warp])) return;
+    float whole[N_O][4];
+    rows.combine(scale_log2, whole, m, l);
+    store(w, whole);
+  }
+
   /* Computes one work tile. q: descriptor of the warpgroup's queries; q_empty: barrier to arrive on once they have been
    * read. */
   __device__ __forceinline__ void compute(const work_tile &w, uint64_t q, uint64_t *q_empty)
@@ -151,6 +167,7 @@ template <typename T, int HD> struct prefill_consumer {
       issue_scores(score, q, kv.stage);
       kv.advance(KV_STAGES);
       mbarrier_wait_loop(&s.kv_full[kv.stage], kv.phase);
+      wgmma_fence();
       issue_output(o, prob, kv.stage);
       if (tiles::PING_PONG) named_barrier_arrive(BARRIER_PING_PONG + 1 - warpgroup, PING_PONG_THREADS);
       wgmma_wait<1>();
@@ -176,7 +193,10 @@ template <typename T, int HD> struct prefill_consumer {
     pin(o);
     release(kv.stage);
     kv.advance(KV_STAGES);
-    store(w, o);
+    if (tiles::SPLITS && w.n_splits > 1)
+      join(w, o);
+    else
+      store(w, o);
   }
 
   __device__ void run()

@@ -40,6 +40,9 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     fence_mbarrier_init();
   }
   __syncthreads();
+  int32_t n_key_tiles = 0; /* for the first warp of the Q producers */
+  if (prefill_tiles<HD>::SPLITS && threadIdx.x / 32 == 2)
+    n_key_tiles = count_key_tiles<prefill_tiles<HD>::TILE_N>(p, tokens_per_tile);
   wait_for_previous_kernel();
   if (warpgroup == 0) {
     lower_registers<PRODUCER_REGISTERS>();
@@ -48,7 +51,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     } else if (threadIdx.x < 64) {
       kv_producer<HD, false>{s, p, &v_map, 0}.run();
     } else {
-      q_producer<T, HD>{s, p}.run(tokens_per_tile);
+      q_producer<T, HD>{s, p}.run(tokens_per_tile, n_key_tiles);
     }
   } else {
     raise_registers<CONSUMER_REGISTERS>();

@@ -46,10 +46,12 @@ template <typename T, int HD> struct q_producer {
     }
   }
 
-  __device__ void run(int32_t tokens_per_tile)
+  /* n_key_tiles: of the step, in the first warp; 0 if work tiles are not split. */
+  __device__ void run(int32_t tokens_per_tile, int32_t n_key_tiles)
   {
     const int tid = threadIdx.x % Q_PRODUCER_THREADS;
     tile_scheduler<tiles::TILE_N> scheduler;
+    scheduler.n_key_tiles = n_key_tiles;
     int32_t tile = 0;
     if (TAKES_EARLY && tid == 0) tile = atomicAdd(&p.counters->next_tile, 1);
     yk_cuda::ring_position at, previous = {1, 1};

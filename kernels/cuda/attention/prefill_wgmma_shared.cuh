@@ -7,7 +7,7 @@
 
 namespace yk_attn {
 
-constexpr int WGMMA_TILE_M = 128; /* packed query rows of a work tile */
+constexpr int WGMMA_TILE_M = MAX_SPLIT_ROWS; /* packed query rows of a work tile */
 constexpr int WGMMA_THREADS = 384, Q_PRODUCER_THREADS = 64;
 constexpr int N_CONSUMER_WARPS = 8, N_KV_PRODUCER_WARPS = 2;
 
@@ -23,6 +23,8 @@ template <int HD> struct prefill_tiles {
   /* Whether the consumer warpgroups issue alternately. Products of heads of 256 are long enough that the softmax of one
    * warpgroup overlaps the products of the other in any case. */
   static constexpr bool PING_PONG = HD <= 128;
+  /* Whether work tiles are split: partial results of heads of 256 would need more registers and a larger workspace. */
+  static constexpr bool SPLITS = HD <= MAX_SPLIT_DIMS;
   static constexpr int N_COLUMN_BLOCKS = (HD + 63) / 64;
   static constexpr int Q_BLOCK_BYTES = WGMMA_TILE_M * 128, KV_BLOCK_BYTES = TILE_N * 128; /* of a column block */
 };
@@ -36,7 +38,7 @@ constexpr int PING_PONG_THREADS = N_CONSUMER_WARPS * 32;
 
 /* Registers per thread after setmaxnreg: the registers that the producers release, of the 168 at launch, go to the
  * consumers. */
-constexpr int PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
+constexpr int PRODUCER_REGISTERS = 56, CONSUMER_REGISTERS = 224;
 static_assert(PRODUCER_REGISTERS + 2 * CONSUMER_REGISTERS == 3 * 168, "three warpgroups share their registers");
 
 template <int HD> struct prefill_shared {
