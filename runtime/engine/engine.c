@@ -184,7 +184,10 @@ static yk_status start_thread(yk_engine *e, yk_err *err)
   const yk_model_limits *l = &e->settings.limits;
   YK_TRY(yk_memory_pool_create(l->n_kv_blocks, l->step.max_seqs, &e->settings.rules, &e->pool, err));
   YK_TRY(yk_scheduler_create(&l->step, e->settings.world.n_stages, e->pool, &e->scheduler, err));
-  if (e->settings.long_prompt_rows > 0) yk_scheduler_limit_long_prompts(e->scheduler, e->settings.long_prompt_rows);
+  if (e->settings.long_prompt_rows > 0) {
+    const int32_t fewest = e->settings.rules.has_states ? YK_STATE_STEP_ROWS : 1;
+    yk_scheduler_limit_long_prompts(e->scheduler, (int32_t)yk_max_i64(e->settings.long_prompt_rows, fewest));
+  }
   YK_TRY(yk_step_builder_create(&l->step, e->settings.embedding_size, e->settings.world.n_stages, &e->builder, err));
   YK_TRY(start_mask_threads(e, err));
   e->stats.kv_blocks_total = e->stats.kv_blocks_free = l->n_kv_blocks;

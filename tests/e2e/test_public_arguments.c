@@ -81,7 +81,7 @@ static void engine_options(void **state)
   OPTIONS_REFUSED(kv_cache_bytes, INT64_MIN, "kv_cache_bytes");
   OPTIONS_REFUSED(max_seqs, -1, "max_seqs");
   OPTIONS_REFUSED(max_batched_tokens, 0, "max_batched_tokens");
-  OPTIONS_REFUSED(long_prompt_rows, 127, "long_prompt_rows: expected 128 to 1048576, found 127");
+  OPTIONS_REFUSED(long_prompt_rows, 31, "long_prompt_rows: expected 32 to 1048576, found 31");
   OPTIONS_REFUSED(long_prompt_rows, -1, "long_prompt_rows");
   OPTIONS_REFUSED(max_model_tokens, -1, "max_model_tokens");
   OPTIONS_REFUSED(n_cpu_threads, -1, "n_cpu_threads");

@@ -44,7 +44,7 @@ void yk_scheduler_destroy(yk_scheduler *scheduler);
 
 /* yk_scheduler_limit_long_prompts - a sequence that has more than n_rows rows to compute gets n_rows of a step that
  *   also decodes, if it is the only such sequence, running or waiting: several such sequences share the whole step.
- *   n_rows: at least YK_STATE_STEP_ROWS. The default is max_tokens, no limit. */
+ *   n_rows: with recurrent states at least YK_STATE_STEP_ROWS. The default is max_tokens, no limit. */
 void yk_scheduler_limit_long_prompts(yk_scheduler *scheduler, int32_t n_rows);
 
 /* yk_scheduler_add - queue a sequence (not owned). */

@@ -150,7 +150,7 @@ typedef struct yk_engine_options {
   yk_activations_choice activations;
   /* Most rows of a step that a prompt gets if the step also decodes and the prompt is the only one with more than this
    * many rows to compute, so that a full step of prompt rows does not delay the tokens of other requests. 0, the
-   * default: no limit. Else 128 to 1 << 20. */
+   * default: no limit. Else 32 to 1 << 20; a model with recurrent states gets at least 94. */
   int32_t long_prompt_rows;
   /* Every all-reduce, and every gather of logits, between GPUs uses NCCL, not stores into peers' memory. No effect on
    * CPU ranks. Refused for ranks that share a GPU. */
