@@ -8,7 +8,6 @@
 #include "kernels/cuda/attention/generic.cuh"
 #include "kernels/cuda/attention/params.cuh"
 #include "kernels/cuda/attention/prefill_mma_sync.cuh"
-#include "kernels/cuda/attention/prefill_splits.cuh"
 #include "kernels/cuda/attention/prefill_wgmma.cuh"
 #include "kernels/cuda/attention/prefill_wide.cuh"
 #include "kernels/cuda/common/limits.h"
@@ -85,7 +84,6 @@ static params params_of(const yk_cuda_attention &attn, const yk_attention_args &
   p.sinks = args.sinks;
   p.growth = args.growth;
   p.window_is_chunk = args.window_is_chunk;
-  p.may_split = b->max_kv_tokens > (2 * MIN_SPLIT_KEY_TILES - 1) * SPLIT_KEY_TILE_TOKENS;
   p.gates_column = static_cast<int64_t>(h.n_q_heads) * h.head_dim + yk_head_layout_kv_columns(&h);
   p.counters = static_cast<workspace_counters *>(attn.workspace);
   p.partial_results = reinterpret_cast<float *>(static_cast<char *>(attn.workspace) + sizeof(workspace_counters));

@@ -60,7 +60,6 @@ struct params {
   const float *sinks;          /* as in yk_attention_args */
   yk_score_growth growth;      /* the same */
   bool window_is_chunk;        /* the same */
-  bool may_split;              /* whether a work tile of prefill may be long enough to be split */
   int64_t gates_column;        /* of the first head's gates in a row of q, if there are gates */
 };
 

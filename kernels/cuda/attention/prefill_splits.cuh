@@ -14,7 +14,7 @@
 namespace yk_attn {
 
 /* A split has at least this many key tiles: combining partial results takes as long as three or four. */
-constexpr int MIN_SPLIT_KEY_TILES = 8, SPLIT_KEY_TILE_TOKENS = 128;
+constexpr int MIN_SPLIT_KEY_TILES = 8;
 
 /* The work tiles of a sequence. */
 struct sequence_tiles {

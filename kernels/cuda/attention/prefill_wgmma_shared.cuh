@@ -25,7 +25,6 @@ template <int HD> struct prefill_tiles {
   static constexpr bool PING_PONG = HD <= 128;
   /* Whether work tiles are split: partial results of heads of 256 would need more registers and a larger workspace. */
   static constexpr bool SPLITS = HD <= MAX_SPLIT_DIMS;
-  static_assert(!SPLITS || TILE_N == SPLIT_KEY_TILE_TOKENS, "the host's limit of contexts whose work tiles are split");
   static constexpr int N_COLUMN_BLOCKS = (HD + 63) / 64;
   static constexpr int Q_BLOCK_BYTES = WGMMA_TILE_M * 128, KV_BLOCK_BYTES = TILE_N * 128; /* of a column block */
 };
