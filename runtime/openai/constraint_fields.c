@@ -101,8 +101,7 @@ yk_status yk_request_read_response_format(yk_openai_request *request, yk_json va
 
 yk_status yk_request_read_guided(yk_openai_request *request, const char *name, yk_json value, yk_err *err)
 {
-  bool is_off = yk_json_is(value, YK_JSON_FALSE) || (yk_json_is(value, YK_JSON_STRING) && yk_json_length(value) == 0);
-  if (is_off) return YK_OK;
+  if (yk_json_is(value, YK_JSON_FALSE)) return YK_OK;
   if (strcmp(name, "guided_json") == 0) return set_document(request, name, YK_CONSTRAINT_JSON_SCHEMA, value, err);
   if (strcmp(name, "structural_tag") == 0) return set_document(request, name, YK_CONSTRAINT_STRUCTURAL_TAG, value, err);
   if (strcmp(name, "guided_regex") == 0) return set_text(request, name, YK_CONSTRAINT_REGEX, value, err);
