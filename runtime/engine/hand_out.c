@@ -11,14 +11,25 @@ typedef struct item_results {
   int32_t n;
   int32_t n_sampled; /* rows before the first row that could not be sampled */
   bool is_masked;    /* the last row has a mask */
+  bool is_lost;      /* the adapter's weights are undefined, so that the results do not count */
 } item_results;
 
-/* The results of item `index`, which begin at index *next of the step's wanted rows; advances *next. */
-static item_results results_of(const yk_scheduled *items, int32_t index, const yk_step *step, int32_t *next)
+/* Rows of the step, and wanted rows, before an item. */
+typedef struct item_start {
+  int32_t row, wanted;
+} item_start;
+
+/* The results of item `index`, which begins at *start; moves *start to the next item. Does not read the sequence, whose
+ * request may have ended. */
+static item_results results_of(const yk_engine *e, const yk_scheduled *items, int32_t index, const yk_step *step,
+                               item_start *start)
 {
   const int32_t *wanted_rows = yk_step_wanted_rows(step), *seq_of_row = yk_step_seq_of_row(step);
-  int32_t n_wanted = step->counts.n_wanted;
+  const int32_t n_wanted = step->counts.n_wanted;
+  int32_t *next = &start->wanted;
   item_results r = {.seq = items[index].seq, .results = step->answer.sampled + *next, .first = *next};
+  if (step->counts.has_adapters) r.is_lost = yk_adapters_is_lost(&e->adapters, yk_step_adapters(step)[start->row]);
+  start->row += items[index].n_rows;
   if (*next < n_wanted) r.position = yk_step_positions(step)[wanted_rows[*next]];
   while (*next < n_wanted && seq_of_row[wanted_rows[*next]] == index) {
     bool is_sampled = r.results[r.n].state == YK_ROW_SAMPLED;
@@ -28,12 +39,6 @@ static item_results results_of(const yk_scheduled *items, int32_t index, const y
     (*next)++;
   }
   return r;
-}
-
-/* The adapter's weights are undefined, so that the results do not count. */
-static bool is_lost(const yk_engine *e, const yk_sequence *seq)
-{
-  return yk_adapters_is_lost(&e->adapters, seq->adapter);
 }
 
 static bool is_sound(yk_row_state state)
@@ -88,7 +93,7 @@ static bool is_unsound(const item_results *r)
 static void fail(yk_engine *e, const item_results *r, bool all_unsound)
 {
   yk_err err = YK_ERR_INIT;
-  if (is_lost(e, r->seq))
+  if (r->is_lost)
     yk_err_set(&err, YK_E_DEVICE, "the weights of the request's adapter were lost when they were to be replaced");
   else
     describe_failure(e, r, all_unsound, &err);
@@ -100,19 +105,21 @@ static void fail(yk_engine *e, const item_results *r, bool all_unsound)
 static void fail_items(yk_engine *e, const yk_scheduled *items, int32_t n_items, const yk_step *step, bool all_unsound)
 {
   if (all_unsound) yk_log_write(&e->log, YK_LOG_ERROR, "%s", SUSPICION);
-  for (int32_t i = 0, next = 0; i < n_items; i++) {
-    item_results r = results_of(items, i, step, &next);
-    if (r.seq && (has_failed(&r) || is_lost(e, r.seq))) fail(e, &r, all_unsound);
+  item_start start = {0};
+  for (int32_t i = 0; i < n_items; i++) {
+    item_results r = results_of(e, items, i, step, &start);
+    if (r.seq && (has_failed(&r) || r.is_lost)) fail(e, &r, all_unsound);
   }
 }
 
 void yk_hand_out(yk_engine *engine, const yk_scheduled *items, int32_t n_items, const yk_step *step)
 {
   int32_t n_failed = 0, n_unsound = 0, n_with_results = 0;
-  for (int32_t i = 0, next = 0; i < n_items; i++) {
-    item_results r = results_of(items, i, step, &next);
+  item_start start = {0};
+  for (int32_t i = 0; i < n_items; i++) {
+    item_results r = results_of(engine, items, i, step, &start);
     if (!r.seq) continue;
-    if (is_lost(engine, r.seq)) {
+    if (r.is_lost) {
       n_failed++;
       continue;
     }
