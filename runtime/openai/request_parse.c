@@ -36,7 +36,7 @@ static yk_status read_stream_options(yk_openai_request *request, const yk_openai
   if (!yk_json_is(options, YK_JSON_OBJECT))
     return yk_json_wrong_type(NULL, "stream_options", "an object", options, err);
   if (!request->stream) return yk_err_set(err, YK_E_INVAL, "stream_options: expected \"stream\": true with it");
-  bool includes;
+  bool includes = false;
   YK_TRY(yk_json_get_bool(options, "stream_options", "include_usage", false, &includes, err));
   request->include_usage |= includes;
   YK_TRY(yk_json_get_bool(options, "stream_options", "continuous_usage_stats", false, &request->continuous_usage, err));
