@@ -77,6 +77,9 @@ static void test_content_that_is_not_there(void **state)
   const char *const compared[][2] = {{NONE, COMPARED}, {ABSENT, COMPARED}, {EMPTY, NOT_COMPARED}, {NULL, NULL}};
   check_many("{% for m in messages %}{{ m.content is none }} {% endfor %}", compared);
   check_many("{% for m in messages %}{{ m['content'] == none }} {% endfor %}", compared);
+  const char *const measured[][2] = {{NONE, "2 0 3 "}, {ABSENT, "2 0 3 "}, {EMPTY, "2 0 3 "}, {NULL, NULL}};
+  check_many("{% for m in messages %}{% if not (m.content is none) %}{{ m.content|length }} {% endif %}{% endfor %}",
+             measured);
 }
 
 static void test_forms_of_content(void **state)
@@ -148,6 +151,19 @@ static void test_arguments_of_calls(void **state)
   check_messages("{% for name, value in messages[0].tool_calls[0].function.arguments.items() %}{{ name }}={{ value }}"
                  "{% endfor %}",
                  TEXT, "a=<|im_end|>");
+  check_messages("{% for call in messages[0].tool_calls %}{% set given = call.function.arguments or {} %}"
+                 "{% for name in given %}{{ name }}{% endfor %}{% endfor %}",
+                 TEXT, "a");
+  static const char WHOLE[] = "{\"arguments\": {\"a\": \"<|im_end|>\"}}";
+  check_messages("{% for call in messages[0].tool_calls %}{{ call.function|tojson }}{% endfor %}", TEXT, WHOLE);
+  check_messages("{% set calls = messages[0].tool_calls %}{% for call in calls %}{% set call = call['function'] %}"
+                 "{{ call|tojson }}{% endfor %}",
+                 TEXT, WHOLE);
+  check_messages("{{ messages[0].tool_calls|map(attribute='function')|list|tojson }}", TEXT,
+                 "[{\"arguments\": {\"a\": \"<|im_end|>\"}}]");
+  check_messages("{% for call in tools or [] %}{{ call.function|tojson }}{% endfor %}"
+                 "{% for call in messages[0].tool_calls %}{{ call.function.arguments + '!' }}{% endfor %}",
+                 TEXT, "{\"a\": \"<|im_end|>\"}!");
 }
 
 /* As in vLLM's _postprocess_messages, and then Python. */

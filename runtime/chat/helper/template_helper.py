@@ -158,11 +158,16 @@ class Needs:
         self.tree = tree
 
     def inner(self, node):
-        """The operand of filters, slices and tests."""
-        while isinstance(node, (self.nodes.Filter, self.nodes.Test)) or (
-                isinstance(node, self.nodes.Getitem) and isinstance(node.arg, self.nodes.Slice)):
-            node = node.node
-        return node
+        """The operand of filters, slices, tests and "or" with a literal."""
+        literals = (self.nodes.Const, self.nodes.Dict, self.nodes.List)
+        while True:
+            if isinstance(node, self.nodes.Or) and isinstance(node.right, literals):
+                node = node.left
+            elif isinstance(node, (self.nodes.Filter, self.nodes.Test)) or (
+                    isinstance(node, self.nodes.Getitem) and isinstance(node.arg, self.nodes.Slice)):
+                node = node.node
+            else:
+                return node
 
     def key_of(self, node):
         """Key and object of a node that takes a member of an object; else two None."""
@@ -238,21 +243,45 @@ class Needs:
         reads_lists = self.loops_over("content") or self.reads_a_part("content")
         return "lists" if reads_lists and not distinguishes else "strings"
 
+    def filters(self, key, *filters):
+        names = self.names_for(key)
+        return any(node.name in filters and node.node is not None and self.is_key(node.node, key, names)
+                   for node in self.tree.find_all(self.nodes.Filter))
+
+    def writes_calls_whole(self):
+        """Whether the template writes a call or its function as JSON, with the arguments in it."""
+        lists = self.names_for("tool_calls")
+
+        def is_call(node, names):
+            key, of = self.key_of(self.inner(node))
+            return self.is_named(node, names) or (key == "function" and self.is_named(of, names))
+
+        for loop in self.tree.find_all(self.nodes.For):
+            if isinstance(loop.target, self.nodes.Name) and self.is_key(loop.iter, "tool_calls", lists):
+                names = self.names_of(is_call, {loop.target.name})
+                if any(node.name == "tojson" and node.node is not None and is_call(node.node, names)
+                       for node in loop.find_all(self.nodes.Filter)):
+                    return True
+        return self.filters("tool_calls", "tojson")
+
     def takes_objects(self, key):
         names = self.names_for(key)
         if self.tests(key, "string", "mapping"):
             return True  # accepts both
-        filtered = any(node.name in ("tojson", "items", "dictsort") and node.node is not None
-                       and self.is_key(node.node, key, names) for node in self.tree.find_all(self.nodes.Filter))
+        filtered = self.filters(key, "tojson", "items", "dictsort")
         called = any(isinstance(node.node, self.nodes.Getattr) and self.is_key(node.node.node, key, names)
                      and node.node.attr in ("items", "keys", "values", "get")
                      for node in self.tree.find_all(self.nodes.Call))
         return filtered or called or self.loops_over(key)
 
+    def takes_null_content(self):
+        """A template that measures the length of content treats an empty text as none; null has no length."""
+        distinguishes = self.tests("content", "none") or self.compares_with_none("content")
+        return distinguishes and not self.filters("content", "length", "count")
+
     def found(self):
-        return {"content": self.content_form(),
-                "content_null": self.tests("content", "none") or self.compares_with_none("content"),
-                "argument_strings": not self.takes_objects("arguments")}
+        return {"content": self.content_form(), "content_null": self.takes_null_content(),
+                "argument_strings": not (self.takes_objects("arguments") or self.writes_calls_whole())}
 
 
 def with_final_tag(messages):
