@@ -519,6 +519,7 @@ static void forms_of_templates(void **state)
               {"<tool_call>\n<function=x> <think>", YK_TOOLS_QWEN3_CODER, "qwen3"},
               {"<tool_call>{{ name }}<arg_key> <think></think>", YK_TOOLS_GLM45, "qwen3"},
               {"<minimax:tool_call><invoke name=", YK_TOOLS_MINIMAX_M2, NULL},
+              {"<minimax:tool_call><invoke name= <response> <think>", YK_TOOLS_MINIMAX_M2, "qwen3"},
               {"<|start|>assistant<|channel|>analysis<|message|> <tool_call>", YK_TOOLS_OPENAI, "openai_gptoss"},
               {"<seed:tool_call>\n<function={{ f }}> <seed:think>", YK_TOOLS_SEED_OSS, "seed_oss"},
               {"<|tool_calls_section_begin|><|tool_call_begin|><think>", YK_TOOLS_KIMI_K2, "kimi_k2"},

@@ -49,7 +49,8 @@ const yk_reasoning *yk_reasoning_of_template(const char *template_text)
   bool thinks = strstr(template_text, "<think>") || strstr(template_text, "</think>");
   if (!thinks) return NULL;
   if (strstr(template_text, "<answer>")) return yk_reasoning_find("hunyuan_a13b");
-  if (strstr(template_text, "<response>")) return yk_reasoning_find("ernie45");
+  bool has_results = strstr(template_text, "<minimax:tool_call>") != NULL; /* a tool's result is a <response> */
+  if (!has_results && strstr(template_text, "<response>")) return yk_reasoning_find("ernie45");
   return yk_reasoning_find(strstr(template_text, kimi_section) ? "kimi_k2" : "qwen3");
 }
 
