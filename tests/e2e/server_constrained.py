@@ -34,6 +34,12 @@ def is_object_of_schema(text):
     return True
 
 
+def processor_seconds(process):
+    with open(f"/proc/{process}/stat", "rb") as file:
+        fields = file.read().rsplit(b")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def joined(events):
     """The message of a streamed chat."""
     message = {"content": "", "tool_calls": []}
@@ -274,6 +280,20 @@ class LimitsTest(Case):
         self.assertIn("longer than its limit of 0.5 s", refused.value["error"]["message"])
         answer = server.post(COMPLETION, {"prompt": "One", "max_tokens": 4, "guided_choice": ["ok"]})
         self.assertEqual(answer.value["choices"][0]["text"], "ok", answer.text)
+
+    def test_many_tools(self):
+        """A required call of one of 300 tools compiles in a small part of the limit."""
+        server = self.serve("--tool-call-parser", "hermes", "--chat-template", TOOL_TEMPLATE,
+                            "--grammar-time-limit", harness.TIMEOUT_S)
+        server.post(COMPLETION, {"prompt": "One", "max_tokens": 4, "guided_choice": ["ok"]})
+        helper, = helpers_of(server, "grammar_helper")
+        before = processor_seconds(helper)
+        tools = [{"type": "function", "function": {**TOOLS[0]["function"], "name": f"tool_{i}"}} for i in range(300)]
+        answer = server.post(CHAT, {"messages": MESSAGES, "tools": tools, "tool_choice": "required",
+                                    "parallel_tool_calls": False, "max_tokens": 300, "temperature": 1, "seed": 3})
+        call, = answer.value["choices"][0]["message"]["tool_calls"]
+        self.assertIn(json.loads(call["function"]["arguments"]), ({"x": 1}, {"x": 2}))
+        self.assertLess(processor_seconds(helper) - before, 2)
 
 
 @harness.of_the_program

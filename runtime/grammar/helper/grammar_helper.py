@@ -200,12 +200,13 @@ class Compiler:
             except schema_check.Refused as error:
                 raise schema_check.Refused(clients_path(path, clients_tag) + error.path, error.reason) from None
         check_parts(tag, "")
-        tag = {**tag, "format": self.bound(tag["format"])} if isinstance(tag, dict) and "format" in tag else tag
+        if isinstance(tag, dict) and "format" in tag:
+            tag = {**tag, "format": self.bound(tag["format"], joins=True)}
         return "compile_structural_tag", (json.dumps(tag),)
 
-    def bound(self, node):
+    def bound(self, node, joins=False):
         try:
-            return self.binder.bind(node)
+            return self.binder.bind(self.binder.joined(node) if joins else node)
         except (KeyError, TypeError, AttributeError, ValueError):
             return node  # the library refuses it, with the reason
 

@@ -3,10 +3,12 @@ contains the name of one is matched by the token's id.
 """
 
 import json
+import os
 import re
 
 STRING_RULE = re.compile(r'TagDispatch\(\s*loop_after_dispatch=false,\s*excludes=\("<\|\\"\|>"\)\s*\)')
 CLASS_OR_LITERAL = re.compile(r'\[(?:[^\]\\]|\\.)*\]|"((?:[^"\\]|\\.)*)"')
+OWN_END = ("json_schema", "regex", "grammar", "const_string", "sequence", "or", "optional", "star", "plus")
 GEMMA_MARK = '<|"|>'  # around the strings of the style "gemma"
 
 
@@ -20,6 +22,12 @@ def token(number):
 
 def sequence(elements):
     return elements[0] if len(elements) == 1 else {"type": "sequence", "elements": elements}
+
+
+def has_own_end(node):
+    """Whether the library permits the format without a tag's end after the format."""
+    return node["type"] in OWN_END and all(map(has_own_end, node.get("elements", ()))) and (
+        "content" not in node or has_own_end(node["content"]))
 
 
 class Binder:
@@ -101,6 +109,38 @@ class Binder:
         elif isinstance(end, list) and not all(map(self.is_plain, end)):
             end, behind = "", [{"type": "or", "elements": [sequence(self.parts(text)) for text in end]}]
         return {**node, "begin": begin, "end": end, "content": sequence([*before, node["content"], *behind])}
+
+    def joined(self, node):
+        """The format with the tags of every list in one rule of the grammar: the library compiles the tokens after n
+        alternatives in n rules in a time that grows faster than n."""
+        if isinstance(node, list):
+            return [self.joined(one) for one in node]
+        if not isinstance(node, dict):
+            return node
+        node = {key: value if key == "json_schema" else self.joined(value) for key, value in node.items()}
+        if node.get("type") == "tags_with_separator":
+            node["tags"] = self.join(node["tags"])
+        return node
+
+    def join(self, tags):
+        """One tag in place of several whose differing parts are text; else the same tags."""
+        if len(tags) < 2 or not all(isinstance(tag[side], str) for tag in tags for side in ("begin", "end")):
+            return tags
+        begin = self.through_last_name(os.path.commonprefix([tag["begin"] for tag in tags]))
+        rests = [tag["begin"][len(begin):] for tag in tags]
+        end = tags[0]["end"]
+        if not end or not all(rests) or not all(map(self.is_plain, rests)) or not all(
+                tag["end"] == end and has_own_end(tag["content"]) for tag in tags):
+            return tags
+        alternatives = [{**tag, "begin": rest, "end": ""} for tag, rest in zip(tags, rests)]
+        either = {"type": "triggered_tags", "triggers": sorted({rest[0] for rest in rests}), "tags": alternatives,
+                  "at_least_one": True, "stop_after_first": True}
+        return [{"type": "tag", "begin": begin, "content": either, "end": end}]
+
+    def through_last_name(self, text):
+        """The text without the part after its last name."""
+        found = list(self.names.finditer(text)) if self.names else []
+        return text[:found[-1].end()] if found else ""
 
     def trigger_of(self, text):
         found = self.names.match(text) if self.names and isinstance(text, str) else None
