@@ -86,6 +86,7 @@ class CallsTest(ChainCase):
             with self.subTest(form=name, special=special):
                 server = self.serve_chain({"<s>": first, **dict.fromkeys(last, END)},
                                           "{{ messages[0].content }}{# tools #}<s>", "--tool-call-parser", name,
+                                          "--grammar-time-limit", harness.TIMEOUT_S,
                                           special=("<s>", *special), context=2048)
                 self.check_form(server)
                 server.stop()

@@ -28,8 +28,8 @@ MIB = 1 << 20
 MAX_GROWTH_BYTES = (8 if HAS_GRAMMARS else 1) * MIB  # the grammar library's allocations fragment the heap
 FAULT = "rank=1 operation=attention call=1200 fault=error"
 OPTIONS = ("--chat-template", TOOL_TEMPLATE, "--tool-call-parser", "qwen3_coder", "--reasoning-parser", "qwen3",
-           "--grammar-cache", "64KiB", *(("--tp", 2) if harness.ON_CPU else ()), "--restart-on-failure",
-           "--max-num-seqs", 16, "--max-waiting", 20, "--kv-cache-bytes", "4MiB")
+           "--grammar-cache", "64KiB", "--grammar-time-limit", 20, *(("--tp", 2) if harness.ON_CPU else ()),
+           "--restart-on-failure", "--max-num-seqs", 16, "--max-waiting", 20, "--kv-cache-bytes", "4MiB")
 # The allocator writes to all memory that it returns, including the ranks' memory for the largest step. Otherwise memory
 # that waits for its first use would look like a leak: it becomes resident page by page as larger steps come.
 TOUCHED = {"MALLOC_PERTURB_": "165"}
