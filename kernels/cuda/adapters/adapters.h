@@ -7,7 +7,7 @@
  *            prefetches its first weights meanwhile
  *   expand   adds the ranges in order, multiplies by B, adds to the GEMM's result; after the GEMM
  *
- * or, for few rows on a GPU with clusters, one launch for both after the GEMM:
+ * or, for up to 64 rows on a GPU with clusters, one launch for both after the GEMM:
  *
  *   adapt    computes A x, and adds K ranges through the shared memory of a cluster, while the GEMM runs; then the rest
  *            as expand
@@ -70,7 +70,7 @@ typedef struct yk_cuda_expand_args {
 cudaError_t yk_cuda_launch_expand(const yk_cuda_adapted_rows *rows, const yk_cuda_expand_args *args,
                                   cudaStream_t stream);
 
-/* yk_cuda_adapts_in_one_launch - whether yk_cuda_launch_adapt takes steps of n_rows on the current device: up to 16
+/* yk_cuda_adapts_in_one_launch - whether yk_cuda_launch_adapt takes steps of n_rows on the current device: up to 64
  *   rows, and padded ranks of all parts of up to 192 together. */
 bool yk_cuda_adapts_in_one_launch(const yk_cuda_adapter_layout *layout, int64_t n_rows);
 

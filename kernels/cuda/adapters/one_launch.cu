@@ -1,9 +1,10 @@
-/* one_launch.cu - both products of adapters after the GEMM, for steps of few rows (9.0): see adapters.h.
+/* one_launch.cu - both products of adapters after the GEMM, for steps of up to 64 rows (9.0): see adapters.h.
  *
  *   grid     clusters that share the outputs of a tile of rows; thread blocks along z that share the step's tiles
  *   cluster  A x of its tile, of all ranks of all parts: each thread block computes a range of K, and all blocks of the
- *   cluster add the sums in the order of the ranges block    its warps alternate over chunks of 32 columns of x, then
- *   over blocks of 32 outputs (outputs.cuh)
+ *            cluster add the sums in the order of the ranges
+ *   block    its warps alternate over chunks of 32 columns of x, then over units of 32 outputs by an octet of rows
+ *            (octet_outputs.cuh)
  *
  * x is read before griddepcontrol.wait: the GEMM lets this kernel start when x is complete, so A x, and its product
  * with B for a warp's first outputs, are computed while the GEMM runs. Only the GEMM's result is read after the wait.
@@ -11,6 +12,7 @@
  * (gemm/occupancy.cuh), and the grid has no more clusters than run at once with a multiprocessor for each block. */
 #include "kernels/cuda/adapters/adapters.h"
 
+#include "kernels/cuda/adapters/octet_outputs.cuh"
 #include "kernels/cuda/adapters/outputs.cuh"
 #include "kernels/cuda/adapters/row_tiles.cuh"
 #include "kernels/cuda/adapters/x_products.cuh"
@@ -28,9 +30,10 @@ namespace {
 
 constexpr int ONE_LAUNCH_WARPS = 8, ONE_LAUNCH_THREADS = ONE_LAUNCH_WARPS * WARP, OCTETS = 2,
               TILE_ROWS = OCTETS * OCTET;
-constexpr int MOST_ROWS = 16;       /* most rows of a step: with 64 rows, one launch is no faster than two */
-constexpr int MOST_GROUP_TILES = 3; /* tiles of ranks that a warp multiplies at a time: q, k and v with one tile each */
-constexpr int MOST_TILES = 12;      /* most tiles of ranks of all parts: bounds shared memory */
+constexpr int MOST_ROWS = CHUNK_ROWS; /* most rows of a step: one chunk */
+constexpr int GROUP_TILES = 2;        /* most tiles of ranks that a warp multiplies at a time */
+constexpr int LOADED_BLOCKS = 4;      /* blocks of A, of all tiles of a group, that a warp loads at a time */
+constexpr int MOST_TILES = 12;        /* most tiles of ranks of all parts: bounds shared memory */
 constexpr int PITCH = MOST_TILES * RANKS + 4;
 [[maybe_unused]] constexpr int LINE_BYTES = 128, BLOCK_BYTES = YK_ADAPTER_BLOCK * YK_ADAPTER_ELEMENT_BYTES;
 
@@ -54,44 +57,64 @@ struct one_launch_params {
 
 struct alignas(16) shared_memory {
   row_tile tile;
-  float4 of_range[OCTETS][MOST_TILES][WARP]; /* x_sums of this thread block's range; the cluster reads them */
+  yk_cuda_adapter_part entries[YK_MAX_LINEAR_PARTS]; /* of the tile's adapter; ranks of 0 without one */
+  float4 of_range[OCTETS][MOST_TILES][WARP];         /* x_sums of this thread block's range; the cluster reads them */
   union {
-    float4 of_warps[ONE_LAUNCH_WARPS][MOST_GROUP_TILES * WARP];
+    float4 of_warps[ONE_LAUNCH_WARPS][GROUP_TILES * WARP];
     float products[TILE_ROWS * PITCH]; /* A x times scale: [rows][tiles][RANKS] */
   };
 };
 
-/* A x of the tile over this thread block's range of K. */
-template <typename T, int GROUP_TILES, bool IS_WIDE>
-__device__ __forceinline__ void multiply_range(const one_launch_params &p, shared_memory &s)
+[[maybe_unused]] __device__ __forceinline__ void load_entries(const output_params &p, shared_memory &s)
 {
+  const int part = threadIdx.x;
+  if (part >= p.n_parts) return;
+  s.entries[part] = {};
+  if (s.tile.adapter > 0) s.entries[part] = p.table[(s.tile.adapter - 1) * p.n_parts + part];
+}
+
+/* A x of the tile over this thread block's range of K, for a group of TILES tiles of ranks. */
+template <typename T, int TILES, bool IS_WIDE>
+__device__ __forceinline__ void multiply_group(const one_launch_params &p, shared_memory &s, int first_tile)
+{
+  constexpr int CHUNKS = LOADED_BLOCKS / TILES;
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, range = static_cast<int>(yk_ptx::cluster_rank());
   const int first = range * p.range_chunks + warp, end = min((range + 1) * p.range_chunks, p.x.k_chunks);
   const int n_octets = (s.tile.n_rows + OCTET - 1) / OCTET;
+  x_sums<OCTETS, TILES> acc = {};
 #pragma unroll 1
-  for (int first_tile = 0; first_tile < p.n_tiles; first_tile += GROUP_TILES) {
-    const int n_tiles = min(GROUP_TILES, p.n_tiles - first_tile);
-    x_sums<OCTETS, GROUP_TILES> acc = {};
-    a_chunk<GROUP_TILES> a = {};
-    x_chunk<OCTETS> x;
-    if (first < end) a.load(p.x, s.tile.adapter, first_tile, n_tiles, first);
-#pragma unroll 1
-    for (int chunk = first; chunk < end; chunk += ONE_LAUNCH_WARPS) {
-      const a_chunk<GROUP_TILES> own = a;
-      x.template load<IS_WIDE>(p.x, s.tile, 0, chunk);
-      if (chunk + ONE_LAUNCH_WARPS < end) a.load(p.x, s.tile.adapter, first_tile, n_tiles, chunk + ONE_LAUNCH_WARPS);
-      acc.template add<T>(own, x, n_octets, n_tiles);
+  for (int chunk = first; chunk < end; chunk += CHUNKS * ONE_LAUNCH_WARPS) {
+    a_chunk<TILES> a[CHUNKS] = {};
+    x_chunk<OCTETS> x[CHUNKS] = {};
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++) {
+      const int at = chunk + i * ONE_LAUNCH_WARPS;
+      if (at >= end) continue;
+      a[i].load(p.x, s.tile.adapter, first_tile, TILES, at);
+      x[i].template load<IS_WIDE>(p.x, s.tile, 0, at);
     }
 #pragma unroll
-    for (int i = 0; i < OCTETS; i++) {
-      if (i >= n_octets) continue;
-      __syncthreads(); /* the previous sums have been read */
-#pragma unroll
-      for (int t = 0; t < GROUP_TILES; t++) s.of_warps[warp][t * WARP + lane] = acc.of(i, t);
-      __syncthreads();
-      if (warp < n_tiles) s.of_range[i][first_tile + warp][lane] = sum_of_warps(s.of_warps, threadIdx.x);
-    }
+    for (int i = 0; i < CHUNKS; i++) acc.template add<T>(a[i], x[i], n_octets, TILES);
   }
+#pragma unroll
+  for (int i = 0; i < OCTETS; i++) {
+    if (i >= n_octets) continue;
+    __syncthreads(); /* the previous sums have been read */
+#pragma unroll
+    for (int t = 0; t < TILES; t++) s.of_warps[warp][t * WARP + lane] = acc.of(i, t);
+    __syncthreads();
+    if (warp < TILES) s.of_range[i][first_tile + warp][lane] = sum_of_warps(s.of_warps, threadIdx.x);
+  }
+}
+
+/* The same for all tiles of ranks. */
+template <typename T, bool IS_WIDE>
+__device__ __forceinline__ void multiply_range(const one_launch_params &p, shared_memory &s)
+{
+  int tile = 0;
+#pragma unroll 1
+  for (; tile + GROUP_TILES <= p.n_tiles; tile += GROUP_TILES) multiply_group<T, GROUP_TILES, IS_WIDE>(p, s, tile);
+  if (tile < p.n_tiles) multiply_group<T, 1, IS_WIDE>(p, s, tile);
 }
 
 /* The sums of all ranges at an address of of_range. */
@@ -120,7 +143,7 @@ __device__ __forceinline__ float4 sum_of_ranges(uint32_t address)
 #pragma unroll 1
   for (int item = threadIdx.x; item < OCTETS * p.n_tiles * WARP; item += ONE_LAUNCH_THREADS) {
     const int lane = item % WARP, tile = item / WARP % p.n_tiles, octet = item / WARP / p.n_tiles;
-    const yk_cuda_adapter_part entry = p.out.table[(s.tile.adapter - 1) * p.out.n_parts + tile / p.out.part_tiles];
+    const yk_cuda_adapter_part entry = s.entries[tile / p.out.part_tiles];
     float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (octet * OCTET < s.tile.n_rows && entry.rank > 0)
       v = sum_of_ranges(yk_ptx::shared_address(&s.of_range[octet][tile][lane]));
@@ -132,13 +155,23 @@ __device__ __forceinline__ float4 sum_of_ranges(uint32_t address)
   }
 }
 
+/* The warp's first block of outputs; it also has every step-th one after this block. */
+[[maybe_unused]] __device__ __forceinline__ int own_block()
+{
+  return static_cast<int>(blockIdx.x * ONE_LAUNCH_WARPS + threadIdx.x / WARP);
+}
+
+[[maybe_unused]] __device__ __forceinline__ int block_step()
+{
+  return static_cast<int>(gridDim.x * ONE_LAUNCH_WARPS);
+}
+
 /* Prefetches the B of a warp's blocks of outputs into the L2 cache. */
-template <int PARTS>
-__device__ __forceinline__ void prefetch_b(const one_launch_params &p, int adapter, int block, int step)
+template <int PARTS> __device__ __forceinline__ void prefetch_b(const one_launch_params &p, int adapter)
 {
   const char *matrices = p.out.matrices + (adapter - 1) * p.out.adapter_bytes;
 #pragma unroll 1
-  for (; block < p.n_blocks; block += step) {
+  for (int block = own_block(); block < p.n_blocks; block += block_step()) {
     const int part = part_of_block<PARTS>(p.out, block);
 #pragma unroll
     for (int i = 0; i < PARTS; i++) {
@@ -162,59 +195,63 @@ template <int ROW_PITCH> struct block_products {
   }
 };
 
-/* A warp's products of a block of outputs, to be added to the GEMM's result. */
-template <typename T, int PARTS, bool IS_WIDE> struct block_work {
-  outputs_of_lane<1, PARTS, IS_WIDE> out;
-  part_entries<PARTS> entries;
-  b_block<PARTS> b; /* of the first tile of ranks */
-  sums_of_lane<1, PARTS> acc;
+/* A unit of a warp's work: products of a block of outputs for an octet of rows, to be added to the GEMM's result. */
+template <typename T, int PARTS, bool IS_WIDE> struct work_unit {
+  octet_outputs<1, PARTS, IS_WIDE> out;
+  int octet;                    /* of the tile */
+  bool exists, changes, writes; /* whether there are products, and whether outputs are written */
+  b_block<PARTS> b;             /* of the first tile of ranks */
 
-  __device__ __forceinline__ bool writes(const output_params &p) const
+  /* Unit number i of the warp. Loads B. */
+  __device__ __forceinline__ void begin(const one_launch_params &p, const shared_memory &s, int i)
   {
-    return entries.change() || p.finishes;
+    const int n_octets = s.tile.n_rows > OCTET ? OCTETS : 1, block = own_block() + i / n_octets * block_step();
+    exists = block < p.n_blocks;
+    changes = writes = false;
+    if (!exists) return;
+    octet = i % n_octets;
+    out.place(p.out, part_of_block<PARTS>(p.out, block), block, YK_ADAPTER_CHUNK);
+    changes = s.entries[out.part].rank > 0 || s.entries[out.part + PARTS - 1].rank > 0;
+    writes = changes || p.out.finishes;
+    if (changes) b.load(p.out, s.tile.adapter, out.part, out.output, 0);
   }
 
-  /* Loads the operands. */
-  __device__ __forceinline__ void begin(const output_params &p, const row_tile &tile, int block)
+  /* Loads the GEMM's results. */
+  __device__ __forceinline__ void load_results(const one_launch_params &p, const shared_memory &s)
   {
-    out.place(p, part_of_block<PARTS>(p, block), block, YK_ADAPTER_CHUNK);
-    entries.load(p, tile.adapter, out.part);
-    if (entries.change()) b.load(p, tile.adapter, out.part, out.output, 0);
+    if (writes) out.load(p.out, s.tile, 0, octet);
   }
 
-  __device__ __forceinline__ void multiply_products(const output_params &p, const shared_memory &s)
+  __device__ __forceinline__ void multiply_products(const one_launch_params &p, const shared_memory &s,
+                                                    octet_sums<PARTS> &acc)
   {
     acc = {};
 #pragma unroll 1
-    for (int t = 0; entries.change() && t < p.part_tiles; t++) {
-      if (t > 0) b.load(p, s.tile.adapter, out.part, out.output, t);
-      const block_products<PITCH> products = {s.products + (out.part * p.part_tiles + t) * RANKS, p.part_tiles * RANKS};
-      multiply<T>(products, b, acc);
+    for (int t = 0; changes && t < p.out.part_tiles; t++) {
+      if (t > 0) b.load(p.out, s.tile.adapter, out.part, out.output, t);
+      const int tile = out.part * p.out.part_tiles + t;
+      multiply<T>(block_products<PITCH>{s.products + tile * RANKS, p.out.part_tiles * RANKS}, b, octet, acc);
     }
   }
 };
 
-/* Adds the products to a warp's blocks of outputs. The GEMM's result of a block is loaded together with the operands of
- * the next block's products. */
+/* Adds the products to all units of the warp, of which the first has begun. The operands and the GEMM's results of a
+ * unit are loaded while the unit before is stored. */
 template <typename T, int PARTS, bool IS_WIDE>
-__device__ __forceinline__ void add_products(const one_launch_params &p, const shared_memory &s, int block, int step)
+__device__ __forceinline__ void add_products(const one_launch_params &p, const shared_memory &s,
+                                             work_unit<T, PARTS, IS_WIDE> &unit)
 {
-  block_work<T, PARTS, IS_WIDE> work;
-  work.out = {};
-  work.b = {};
-  if (block < p.n_blocks) {
-    work.begin(p.out, s.tile, block);
-    work.multiply_products(p.out, s);
-  }
+  octet_sums<PARTS> acc[1];
+  unit.multiply_products(p, s, acc[0]);
   yk_ptx::wait_for_previous_kernel();
-  while (block < p.n_blocks) {
-    const bool writes = work.writes(p.out);
-    if (writes) work.out.load(p.out, s.tile, 0);
-    const outputs_of_lane<1, PARTS, IS_WIDE> out = work.out;
-    block += step;
-    if (block < p.n_blocks) work.begin(p.out, s.tile, block);
-    if (writes) out.template store<T>(p.out, s.tile, 0, work.acc);
-    if (block < p.n_blocks) work.multiply_products(p.out, s);
+  unit.load_results(p, s);
+#pragma unroll 1
+  for (int next = 1; unit.exists; next++) {
+    const work_unit<T, PARTS, IS_WIDE> done = unit;
+    unit.begin(p, s, next);
+    unit.load_results(p, s);
+    if (done.writes) done.out.template store<T>(p.out, s.tile, 0, acc, done.octet);
+    unit.multiply_products(p, s, acc[0]);
   }
 }
 
@@ -224,22 +261,27 @@ __global__ void __maxnreg__(REGISTERS) one_launch_kernel(const __grid_constant__
 {
 #if __CUDA_ARCH__ >= 900
   __shared__ shared_memory s;
-  const int first_block = blockIdx.x * ONE_LAUNCH_WARPS + threadIdx.x / WARP, step = gridDim.x * ONE_LAUNCH_WARPS;
   yk_ptx::let_next_kernel_start();
   yk_ptx::read_parameters(p);
   find_tile(s.tile, p.source, 0, blockIdx.z);
   for (int index = blockIdx.z; index < s.tile.n_tiles;) {
-    if (s.tile.adapter > 0) {
-      prefetch_b<PARTS>(p, s.tile.adapter, first_block, step);
-      multiply_range<T, PARTS == 2 ? 2 : MOST_GROUP_TILES, IS_WIDE>(p, s);
+    const bool is_adapted = s.tile.adapter > 0;
+    work_unit<T, PARTS, IS_WIDE> unit = {};
+    load_entries(p.out, s);
+    if (is_adapted) {
+      prefetch_b<PARTS>(p, s.tile.adapter);
+      multiply_range<T, IS_WIDE>(p, s);
       yk_ptx::cluster_sync();
-      gather_products(p, s);
+    } else {
       __syncthreads();
-      yk_ptx::cluster_arrive_relaxed();
     }
-    add_products<T, PARTS, IS_WIDE>(p, s, first_block, step);
+    unit.begin(p, s, 0);
+    if (is_adapted) gather_products(p, s);
+    __syncthreads();
+    if (is_adapted) yk_ptx::cluster_arrive_relaxed();
+    add_products<T, PARTS, IS_WIDE>(p, s, unit);
     __syncwarp();
-    if (s.tile.adapter > 0) yk_ptx::cluster_wait(); /* all blocks have read of_range */
+    if (is_adapted) yk_ptx::cluster_wait(); /* all blocks have read of_range */
     index += gridDim.z;
     if (index >= s.tile.n_tiles) return;
     find_tile(s.tile, p.source, 0, index);

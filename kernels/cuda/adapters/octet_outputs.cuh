@@ -1,0 +1,118 @@
+/* octet_outputs.cuh - the second product of adapters as in outputs.cuh, for octets of rows: outputs are rows of two A
+ * operands of mma.sync (TF32), an octet of rows is the B operand, so that a tile of up to 8 rows wastes no products. A
+ * lane then has 4 outputs of two rows; lanes exchange values in pairs, so that each has 8 neighbouring outputs of one
+ * row. */
+#ifndef YK_KERNELS_CUDA_ADAPTERS_OCTET_OUTPUTS_CUH
+#define YK_KERNELS_CUDA_ADAPTERS_OCTET_OUTPUTS_CUH
+
+#include "kernels/cuda/adapters/outputs.cuh"
+#include "kernels/cuda/adapters/x_products.cuh"
+
+namespace yk_adapters {
+
+constexpr int OPERANDS = 2; /* A operands of 32 outputs */
+
+/* A lane's sums for an octet of rows: at[i][m][2 j] and at[i][m][2 j + 1] belong to its output 2 m + j of part i, in
+ * the order of B's layout, for rows lane % 4 * 2 and the next one. */
+template <int PARTS> struct octet_sums {
+  float at[PARTS][OPERANDS][4];
+
+  /* The lane's row of the octet, after the exchange. */
+  static __device__ __forceinline__ int row()
+  {
+    const int lane = static_cast<int>(threadIdx.x) % WARP;
+    return lane % 4 * 2 + lane / 4 % 2;
+  }
+
+  /* The lane's 8 outputs of that row. Called by all lanes: lane and lane ^ 4 have every other output of both rows. */
+  __device__ __forceinline__ void exchange(float (&to)[PARTS][WIDE]) const
+  {
+    const bool is_odd = threadIdx.x / 4 % 2 == 1;
+#pragma unroll
+    for (int i = 0; i < PARTS; i++) {
+#pragma unroll
+      for (int j = 0; j < WIDE / 2; j++) {
+        const float *v = &at[i][j / 2][j % 2 * 2];
+        const float own = is_odd ? v[1] : v[0], other = __shfl_xor_sync(~0u, is_odd ? v[0] : v[1], 4);
+        to[i][2 * j] = is_odd ? other : own;
+        to[i][2 * j + 1] = is_odd ? own : other;
+      }
+    }
+  }
+};
+
+/* Adds the products of a tile of ranks for an octet of rows. products.load(row, i, quad): ranks 4 quad .. 4 quad + 3 of
+ * part i. */
+template <typename T, int PARTS, typename PRODUCTS>
+__device__ __forceinline__ void multiply(const PRODUCTS &products, const b_block<PARTS> &b, int octet,
+                                         octet_sums<PARTS> &acc)
+{
+  const int lane = threadIdx.x % WARP;
+#pragma unroll
+  for (int i = 0; i < PARTS; i++) {
+    const float4 v = products.load(octet * OCTET + lane / 4, i, lane % 4);
+    const uint32_t x[2][2] = {{yk_ptx::round_to_tf32(v.x), yk_ptx::round_to_tf32(v.y)},
+                              {yk_ptx::round_to_tf32(v.z), yk_ptx::round_to_tf32(v.w)}};
+#pragma unroll
+    for (int m = 0; m < OPERANDS; m++) {
+      const uint4 &words = b.v[i][m];
+#pragma unroll
+      for (int step = 0; step < 2; step++) {
+        uint32_t a[4];
+        unpack<T>(step == 0 ? words.x : words.y, a[0], a[2]);
+        unpack<T>(step == 0 ? words.z : words.w, a[1], a[3]);
+        yk_ptx::mma_m16n8k8_tf32(acc.at[i][m], a, x[step][0], x[step][1]);
+      }
+    }
+  }
+}
+
+/* The lane's outputs of a row in each octet, and the results of the GEMM that it adds to. */
+template <int OCTETS, int PARTS, bool IS_WIDE> struct octet_outputs {
+  uint4 src[OCTETS][PARTS];
+  int part, n; /* n: number of existing outputs */
+  int output;  /* the first, of the part */
+
+  /* The outputs of a warp of a block of block_outputs. of_block: the warp's first output in the block. */
+  __device__ __forceinline__ void place(const output_params &p, int of_part, int block, int block_outputs,
+                                        int of_block = 0)
+  {
+    part = of_part;
+    output = (block - p.parts[part].first_block) * block_outputs + of_block +
+             static_cast<int>(threadIdx.x) % WARP / 8 * WIDE;
+    n = max(0, min(WIDE, static_cast<int>(p.parts[part].n) - output));
+  }
+
+  /* first_octet: of the tile. */
+  __device__ __forceinline__ void load(const output_params &p, const row_tile &tile, int first_row, int first_octet = 0)
+  {
+#pragma unroll
+    for (int octet = 0; octet < OCTETS; octet++) {
+      const int at = (first_octet + octet) * OCTET + octet_sums<PARTS>::row();
+      if (at >= tile.n_rows || n == 0) continue;
+#pragma unroll
+      for (int i = 0; i < PARTS; i++)
+        src[octet][i] = load_wide<IS_WIDE>(
+            p.src, (first_row + tile.rows[at]) * p.src_stride + src_column<PARTS>(p, PARTS == 1 ? part : i, output), n);
+    }
+  }
+
+  template <typename T>
+  __device__ __forceinline__ void store(const output_params &p, const row_tile &tile, int first_row,
+                                        const octet_sums<PARTS> (&acc)[OCTETS], int first_octet = 0) const
+  {
+#pragma unroll
+    for (int octet = 0; octet < OCTETS; octet++) {
+      const int at = (first_octet + octet) * OCTET + octet_sums<PARTS>::row();
+      float product[PARTS][WIDE];
+      acc[octet].exchange(product);
+      if (at >= tile.n_rows || n == 0) continue;
+      store_wide<IS_WIDE, T>(p.y, (first_row + tile.rows[at]) * p.y_stride + p.parts[part].first_column + output, n,
+                             finish_row<T, PARTS>(p, part, output, n, src[octet], product));
+    }
+  }
+};
+
+} // namespace yk_adapters
+
+#endif
