@@ -1,8 +1,8 @@
 /* engine_text.c - text to token ids and back, with an engine's tokenizer. */
 #include <stdlib.h>
 
-#include "base/checked.h"
 #include "base/arguments.h"
+#include "base/checked.h"
 #include "engine/engine_internal.h"
 #include "text/detokenizer.h"
 #include "text/encode_bounded.h"
@@ -52,6 +52,18 @@ yk_status yk_engine_tokenize_last(const yk_engine *engine, const char *text, siz
   YK_TRY(check_text(engine, text, n_bytes, err));
   YK_TRY(yk_check_i64("last ids of a text", (int64_t)n_last, 1, INT32_MAX, err));
   return yk_tokenizer_encode_last(engine->tokenizer, text, n_bytes, NULL, add_special_tokens, n_last, ids, n_ids, err);
+}
+
+yk_status yk_engine_tokenize_truncated(const yk_engine *engine, const char *text, size_t n_bytes,
+                                       bool add_special_tokens, size_t n_most, bool keeps_end, int32_t **ids,
+                                       size_t *n_ids, yk_err *err)
+{
+  *ids = NULL;
+  *n_ids = 0;
+  YK_TRY(check_text(engine, text, n_bytes, err));
+  YK_TRY(yk_check_i64("most ids of a text", (int64_t)n_most, 1, INT32_MAX, err));
+  return yk_tokenizer_encode_truncated(engine->tokenizer, text, n_bytes, add_special_tokens, n_most, keeps_end, ids,
+                                       n_ids, err);
 }
 
 yk_status yk_text_stream_create(const yk_engine *engine, bool skip_special_tokens, yk_text_stream **out, yk_err *err)

@@ -116,8 +116,8 @@ typedef struct yk_openai_request {
   bool begins_inside;            /* chat: the prompt has opened the reasoning; set by yk_openai_request_tokenize */
   bool include_reasoning;        /* default true; false: reasoning is not returned */
   bool hides_special;            /* with tools or reasoning: the parser gets special tokens, but the client does not */
-  /* "truncate_prompt_tokens": number of tokens kept at the prompt's end; -1: as many as fit; 0: all */
-  int32_t truncate_tokens;
+  int32_t truncate_tokens; /* "truncate_prompt_tokens": number of tokens that are kept; -1: as many as fit; 0: all */
+  bool keeps_beginning;    /* the tokens at the prompt's beginning are kept, else those at the end */
   int32_t n_dimensions;    /* embeddings: their first numbers; 0: all */
   bool is_base64;          /* embeddings: as base64 of float32, not as lists of numbers */
   int32_t stream_interval; /* a stream's first token has its own event; number of tokens in later events */
@@ -169,9 +169,9 @@ void yk_openai_request_name_prompt(const yk_openai_request *request, size_t prom
  *   for a request; takes time proportional to the text. Errors: those of yk_engine_tokenize. */
 yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine *engine, yk_err *err);
 
-/* yk_openai_request_kept_ids - number of ids that truncate_prompt_tokens keeps of each prompt's end: -1 keeps as many
- *   as leave space for max_tokens, if given, else for one token. *out is 0 if all are kept. Errors: YK_E_INVAL for more
- *   than context_tokens. */
+/* yk_openai_request_kept_ids - number of ids that truncate_prompt_tokens keeps of each prompt: -1 keeps as many as
+ *   leave space for max_tokens, if given, else for one token; for embeddings, as many as the context has. *out is 0 if
+ *   all are kept. Errors: YK_E_INVAL for more than context_tokens. */
 yk_status yk_openai_request_kept_ids(const yk_openai_request *request, int32_t context_tokens, size_t *out,
                                      yk_err *err);
 

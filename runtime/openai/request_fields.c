@@ -43,6 +43,7 @@ typedef enum field_kind {
   FIELD_INTERVAL,
   FIELD_BUDGET,
   FIELD_TRUNCATE,
+  FIELD_SIDE,
   FIELD_PASSED_TEXT, /* these are checked and ignored: no visible effect on the answer */
   FIELD_PASSED_FLAG,
   FIELD_PASSED_OBJECT,
@@ -159,8 +160,8 @@ static const field fields[] = {
     {"logits_processors", FIELD_OFF, BOTH, 0},
     {"bad_words", FIELD_BAD_WORDS, BOTH, 0},
     {"allowed_token_ids", FIELD_ALLOWED_IDS, ALL, 0},
-    {"truncate_prompt_tokens", FIELD_TRUNCATE, BOTH, 0},
-    {"truncate_prompt_tokens", FIELD_OFF, EMBEDDING, 0},
+    {"truncate_prompt_tokens", FIELD_TRUNCATE, BODIES, 0},
+    {"truncation_side", FIELD_SIDE, BODIES, 0},
     {"logprob_token_ids", FIELD_LOGPROB_IDS, BOTH, 0},
     {"thinking_token_budget", FIELD_BUDGET, BOTH, 0},
     {"repetition_detection", FIELD_OFF, BOTH, 0},
@@ -260,6 +261,20 @@ static yk_status read_truncation(yk_openai_request *request, yk_json value, yk_e
                                   : yk_err_set(err, YK_E_INVAL, "%s: expected at least 1, or -1, found 0", name);
 }
 
+/* A chat without its end is no question. */
+static yk_status read_truncation_side(yk_openai_request *request, yk_json value, yk_err *err)
+{
+  static const char name[] = "truncation_side";
+  const char *side;
+  YK_TRY(yk_json_read_str(value, NULL, name, &side, err));
+  request->keeps_beginning = yk_json_equals(value, "right");
+  if (!request->keeps_beginning && !yk_json_equals(value, "left"))
+    return yk_err_set(err, YK_E_INVAL, "%s: expected \"left\" or \"right\", found \"%.40s\"", name, side);
+  if (request->keeps_beginning && request->form == YK_FORM_CHAT)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: expected \"left\" in a chat, found \"right\"", name);
+  return YK_OK;
+}
+
 static yk_status read_encoding(yk_openai_request *request, yk_json value, yk_err *err)
 {
   static const char name[] = "encoding_format";
@@ -305,6 +320,7 @@ static yk_status read_field(yk_openai_request *request, const field *f, const yk
   case FIELD_BUDGET:
     return yk_json_read_i32(value, NULL, f->name, -1, INT32_MAX, &request->sampling.max_reasoning_tokens, err);
   case FIELD_TRUNCATE: return read_truncation(request, value, err);
+  case FIELD_SIDE: return read_truncation_side(request, value, err);
   case FIELD_PASSED_TEXT: return check_kind(f->name, value, YK_JSON_STRING, "a string", err);
   case FIELD_PASSED_FLAG:
     return yk_json_is_bool(value) ? YK_OK : check_kind(f->name, value, YK_JSON_TRUE, "true or false", err);

@@ -178,6 +178,7 @@ yk_status yk_openai_request_parse(yk_json_doc *document, yk_json object, yk_open
 {
   *out = (yk_openai_request){.form = form,
                              .n_samples = form == YK_FORM_EMBEDDING ? 1 : defaults->n_samples,
+                             .keeps_beginning = form == YK_FORM_EMBEDDING,
                              .sampling = defaults->sampling,
                              .has_max_tokens = defaults->has_max_tokens,
                              .add_special_tokens = true,
@@ -319,8 +320,8 @@ yk_status yk_openai_request_tokenize(yk_openai_request *request, const yk_engine
     yk_openai_prompt *prompt = &request->prompts[i];
     if (!prompt->text || prompt->ids) continue;
     yk_status status =
-        n_kept ? yk_engine_tokenize_last(engine, prompt->text, prompt->n_bytes, request->add_special_tokens, n_kept,
-                                         &prompt->ids, &prompt->n_ids, err)
+        n_kept ? yk_engine_tokenize_truncated(engine, prompt->text, prompt->n_bytes, request->add_special_tokens,
+                                              n_kept, !request->keeps_beginning, &prompt->ids, &prompt->n_ids, err)
                : yk_engine_tokenize_bounded(engine, prompt->text, prompt->n_bytes, request->add_special_tokens,
                                             (size_t)info.max_model_tokens, &prompt->ids, &prompt->n_ids, err);
     yk_openai_request_name_prompt(request, i, err);
@@ -335,6 +336,7 @@ yk_status yk_openai_request_kept_ids(const yk_openai_request *request, int32_t c
   int32_t n_kept = request->truncate_tokens, max_tokens = request->has_max_tokens ? request->sampling.max_tokens : 1;
   if (n_kept > context_tokens)
     return yk_err_set(err, YK_E_INVAL, "truncate_prompt_tokens: expected at most %d, found %d", context_tokens, n_kept);
+  if (n_kept < 0 && request->form == YK_FORM_EMBEDDING) n_kept = context_tokens;
   if (n_kept < 0) n_kept = (int32_t)yk_max_i64(context_tokens - (max_tokens < 1 ? 1 : max_tokens), 1);
   *out = (size_t)n_kept;
   return YK_OK;
@@ -347,7 +349,8 @@ yk_status yk_openai_request_truncate(yk_openai_request *request, int32_t context
   for (size_t i = 0; i < request->n_prompts && n_kept; i++) {
     yk_openai_prompt *prompt = &request->prompts[i];
     if (prompt->n_ids <= n_kept) continue;
-    memmove(prompt->ids, prompt->ids + prompt->n_ids - n_kept, n_kept * sizeof *prompt->ids);
+    if (!request->keeps_beginning)
+      memmove(prompt->ids, prompt->ids + prompt->n_ids - n_kept, n_kept * sizeof *prompt->ids);
     prompt->n_ids = n_kept;
   }
   return YK_OK;

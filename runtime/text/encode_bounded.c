@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "text/ids.h"
+#include "text/tokenizer_parts.h"
 
 /* Tokens of ordinary text are shorter: a text with at most this number of bytes per allowed token is encoded at
  * once. */
@@ -99,25 +100,35 @@ static yk_status encode_behind(const yk_tokenizer *tokenizer, const char *text, 
   return status;
 }
 
-/* The ids of the text's end from begin on, if the encodings from the next N_ENDS - 1 characters on have the same last
- * n_same ids; else *ids stays empty. */
+/* Whether n_same ids at the end, or at the beginning, are equal. */
+static bool is_same(const yk_ids *a, const yk_ids *b, size_t n_same, bool at_end)
+{
+  if (a->n < n_same || b->n < n_same) return false;
+  const int32_t *first = at_end ? a->data + (a->n - n_same) : a->data;
+  const int32_t *second = at_end ? b->data + (b->n - n_same) : b->data;
+  return memcmp(first, second, n_same * sizeof *first) == 0;
+}
+
+/* The ids of a text's end, from begin on, if the encodings from the next N_ENDS - 1 characters on have the same last
+ * n_same ids; or (begin 0, not at_end) of its beginning, if the encodings that end N_ENDS - 1 characters earlier have
+ * the same first ones. Else *ids stays empty. */
 static yk_status agree(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes, size_t begin,
-                       const yk_spans *plain, bool add_special_tokens, size_t n_same, yk_ids *ids, yk_err *err)
+                       const yk_spans *plain, bool add_special_tokens, size_t n_same, bool at_end, yk_ids *ids,
+                       yk_err *err)
 {
   yk_ids first = {0};
   yk_status status = encode_behind(tokenizer, text, n_bytes, begin, plain, add_special_tokens, &first, err);
-  bool is_same = status == YK_OK && first.n >= n_same;
-  for (int i = 1; i < N_ENDS && is_same; i++) {
+  bool agrees = status == YK_OK && first.n >= n_same;
+  for (int i = 1; i < N_ENDS && agrees; i++) {
     yk_ids other = {0};
-    begin++;
-    while (((unsigned char)text[begin] & 0xC0) == 0x80) begin++;
+    if (at_end) begin++;
+    while (at_end && ((unsigned char)text[begin] & 0xC0) == 0x80) begin++;
+    if (!at_end) n_bytes = cut_at(text, n_bytes - 1);
     status = encode_behind(tokenizer, text, n_bytes, begin, plain, add_special_tokens, &other, err);
-    is_same =
-        status == YK_OK && other.n >= n_same &&
-        memcmp(first.data + (first.n - n_same), other.data + (other.n - n_same), n_same * sizeof *first.data) == 0;
+    agrees = status == YK_OK && is_same(&first, &other, n_same, at_end);
     free(other.data);
   }
-  if (is_same)
+  if (agrees)
     *ids = first;
   else
     free(first.data);
@@ -135,8 +146,8 @@ yk_status yk_tokenizer_encode_last(const yk_tokenizer *tokenizer, const char *te
   *n_ids = 0;
   size_t n_same = n_last + MARGIN_IDS;
   for (size_t length = TOKEN_BYTES * n_same; !found.data && length < n_bytes / (2 * N_ENDS); length *= 4)
-    YK_TRY(agree(tokenizer, text, n_bytes, cut_at(text, n_bytes - length), plain, add_special_tokens, n_same, &found,
-                 err));
+    YK_TRY(agree(tokenizer, text, n_bytes, cut_at(text, n_bytes - length), plain, add_special_tokens, n_same, true,
+                 &found, err));
   if (!found.data) YK_TRY(encode_behind(tokenizer, text, n_bytes, 0, plain, add_special_tokens, &found, err));
   if (found.n > n_last) {
     memmove(found.data, found.data + (found.n - n_last), n_last * sizeof *found.data);
@@ -144,5 +155,45 @@ yk_status yk_tokenizer_encode_last(const yk_tokenizer *tokenizer, const char *te
   }
   *ids = found.data;
   *n_ids = found.n;
+  return YK_OK;
+}
+
+/* The first n_first ids of a text, without special tokens around the text. */
+static yk_status encode_first(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes, size_t n_first,
+                              yk_ids *ids, yk_err *err)
+{
+  size_t n_same = n_first + MARGIN_IDS;
+  const yk_spans none = {0};
+  *ids = (yk_ids){0};
+  for (size_t length = TOKEN_BYTES * n_same; !ids->data && length < n_bytes / (2 * N_ENDS); length *= 4)
+    YK_TRY(agree(tokenizer, text, cut_at(text, length), 0, &none, false, n_same, false, ids, err));
+  if (!ids->data) YK_TRY(yk_tokenizer_encode(tokenizer, text, n_bytes, false, &ids->data, &ids->n, err));
+  if (ids->n > n_first) ids->n = n_first;
+  return YK_OK;
+}
+
+yk_status yk_tokenizer_encode_truncated(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes,
+                                        bool add_special_tokens, size_t n_most, bool keeps_end, int32_t **ids,
+                                        size_t *n_ids, yk_err *err)
+{
+  const yk_post_processor *post = &tokenizer->post_processor;
+  size_t n_special = add_special_tokens ? yk_post_processor_n_special(post) : 0;
+  size_t n_text = n_most > n_special ? n_most - n_special : 0, n_encoded = n_text ? n_text : 1;
+  yk_ids found = {0}, out = {0};
+  *ids = NULL;
+  *n_ids = 0;
+  if (keeps_end)
+    YK_TRY(yk_tokenizer_encode_last(tokenizer, text, n_bytes, NULL, false, n_encoded, &found.data, &found.n, err));
+  else
+    YK_TRY(encode_first(tokenizer, text, n_bytes, n_encoded, &found, err));
+  if (found.n > n_text) found.n = n_text;
+  yk_post_processor_apply(post, &found, add_special_tokens, &out);
+  free(found.data);
+  if (out.failed) {
+    free(out.data);
+    return yk_err_set(err, YK_E_NOMEM, "no memory for %zu tokens of a text", n_most);
+  }
+  *ids = out.data;
+  *n_ids = out.n < n_most ? out.n : n_most;
   return YK_OK;
 }

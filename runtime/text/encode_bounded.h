@@ -27,4 +27,13 @@ yk_status yk_tokenizer_encode_last(const yk_tokenizer *tokenizer, const char *te
                                    const yk_spans *plain, bool add_special_tokens, size_t n_last, int32_t **ids,
                                    size_t *n_ids, yk_err *err);
 
+/* yk_tokenizer_encode_truncated - the ids of yk_tokenizer_encode, cut to n_most (at least 1) as transformers does: the
+ *   special tokens around the text stay, and the text keeps its last ids (keeps_end) or its first ones. If n_most has
+ *   no space for all special tokens, the first n_most of them.
+ *   As for yk_tokenizer_encode_last, a part of a long text is encoded if its ids do not depend on the rest. Errors:
+ *   those of that function. */
+yk_status yk_tokenizer_encode_truncated(const yk_tokenizer *tokenizer, const char *text, size_t n_bytes,
+                                        bool add_special_tokens, size_t n_most, bool keeps_end, int32_t **ids,
+                                        size_t *n_ids, yk_err *err);
+
 #endif

@@ -104,3 +104,10 @@ void yk_post_processor_apply(const yk_post_processor *post, const yk_ids *text, 
       yk_ids_append(out, part);
   }
 }
+
+size_t yk_post_processor_n_special(const yk_post_processor *post)
+{
+  size_t n = 0;
+  for (size_t i = 0; i < post->parts.n; i++) n += post->parts.data[i] != YK_POST_TEXT;
+  return n;
+}

@@ -22,4 +22,7 @@ void yk_post_processor_free(yk_post_processor *post);
 /* yk_post_processor_apply - append to out the template filled with the ids of a text. Any thread. */
 void yk_post_processor_apply(const yk_post_processor *post, const yk_ids *text, bool add_special_tokens, yk_ids *out);
 
+/* yk_post_processor_n_special - number of special tokens around a text. */
+size_t yk_post_processor_n_special(const yk_post_processor *post);
+
 #endif

@@ -260,6 +260,26 @@ class Route(Case):
         self.assert_refused(self.server.post(URL, {"input": [5] * 513}), 400, "expected at most 512 tokens",
                             param="input", code="context_length_exceeded")
 
+    def test_truncation(self):
+        """As in vLLM the beginning is kept unless truncation_side is "left"; the special token after a text stays, as
+        transformers truncates."""
+        text, ids = self.texts[0]["text"], self.texts[0]["token_ids"]
+        self.assertGreater(len(ids), 5)
+        for fields, kept in (({"truncate_prompt_tokens": 5}, ids[:4] + ids[-1:]),
+                             ({"truncate_prompt_tokens": 1}, ids[-1:]),
+                             ({"truncate_prompt_tokens": 5, "truncation_side": "right"}, ids[:4] + ids[-1:]),
+                             ({"truncate_prompt_tokens": 5, "truncation_side": "left"}, ids[-5:]),
+                             ({"truncate_prompt_tokens": 5, "add_special_tokens": False}, ids[:5]),
+                             ({"truncate_prompt_tokens": 500}, ids), ({"truncate_prompt_tokens": -1}, ids),
+                             ({"truncation_side": "left"}, ids)):
+            found, expected = self.embed(input=text, **fields), self.embed(input=kept)
+            self.assertEqual((found["data"], found["usage"]), (expected["data"], expected["usage"]), fields)
+        for fields, kept in (({}, ids[:3]), ({"truncation_side": "left"}, ids[-3:])):
+            self.assertEqual(self.embed(input=[ids], truncate_prompt_tokens=3, **fields)["data"],
+                             self.embed(input=kept)["data"])
+        for long in (["x " * 4000, "x"], [[5] * 4000, [5]]):
+            self.assertIn(self.embed(input=long, truncate_prompt_tokens=-1)["usage"]["prompt_tokens"], (513, 514))
+
     def test_refused(self):
         for fields, param, part in (({}, "input", "missing"), ({"input": 5}, "input", "a string"),
                                     ({"input": []}, "input", "at least one token"),
@@ -282,7 +302,10 @@ class Route(Case):
                                     ({"input": "a", "dimensions": "8"}, "dimensions", "an integer"),
                                     ({"input": "a", "encoding_format": "hex"}, "encoding_format", "base64"),
                                     ({"input": "a", "encoding_format": 5}, "encoding_format", "a string"),
-                                    ({"input": "a", "truncate_prompt_tokens": 5}, "truncate_prompt_tokens", "")):
+                                    ({"input": "a", "truncate_prompt_tokens": 513}, "truncate_prompt_tokens",
+                                     "at most 512, found 513"),
+                                    ({"input": "a", "truncate_prompt_tokens": 0}, "truncate_prompt_tokens", "or -1"),
+                                    ({"input": "a", "truncation_side": "end"}, "truncation_side", '"right"')):
             self.assert_refused(self.server.post(URL, fields), 400, part, param=param)
         self.assert_refused(self.server.post(URL, {"input": "a", "model": "x"}), 404, "x", code="model_not_found")
         self.assert_refused(self.server.post(URL, "[" * 1000), 400, "")

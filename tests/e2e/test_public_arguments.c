@@ -352,6 +352,8 @@ static void text_arguments(void **state)
   assert_refused(yk_engine_tokenize_last(*state, "a", 1, true, 0, &ids, &n, &err), &err, YK_E_INVAL,
                  "last ids of a text: expected 1 to");
   assert_null(ids);
+  assert_refused(yk_engine_tokenize_truncated(*state, "a", 1, true, 0, true, &ids, &n, &err), &err, YK_E_INVAL,
+                 "most ids of a text");
   assert_refused(yk_engine_tokenize_last(*state, "\xFF", 1, true, 1, &ids, &n, &err), &err, YK_E_INVAL, "UTF-8");
   assert_refused(yk_engine_tokenize_bounded(*state, "\xFF", 1, true, 1, &ids, &n, &err), &err, YK_E_INVAL, "UTF-8");
   yk_request_options options;

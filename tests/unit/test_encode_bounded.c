@@ -162,6 +162,37 @@ static void check_last(const yk_tokenizer *tokenizer, const yk_strbuf *text, con
   if (status == YK_OK) free(all);
 }
 
+/* The special tokens around the text stay; the text is cut. */
+static void check_truncated(const yk_tokenizer *tokenizer, const yk_strbuf *text)
+{
+  int32_t *all, *plain, *cut;
+  size_t n_all, n_plain, n_cut;
+  yk_err err = YK_ERR_INIT;
+  yk_status status = yk_tokenizer_encode(tokenizer, text->data, text->length, true, &all, &n_all, &err);
+  if (status != YK_OK) return;
+  assert_int_equal(yk_tokenizer_encode(tokenizer, text->data, text->length, false, &plain, &n_plain, &err), YK_OK);
+  size_t n_before = 0, n_special = n_all - n_plain;
+  while (n_before < n_special && memcmp(all + n_before, plain, n_plain * sizeof *plain) != 0) n_before++;
+  for (size_t n_most = 1; n_most < 4000; n_most = 8 * n_most + 1) {
+    for (int keeps_end = 0; keeps_end < 2; keeps_end++) {
+      if (yk_tokenizer_encode_truncated(tokenizer, text->data, text->length, true, n_most, keeps_end, &cut, &n_cut,
+                                        &err) != YK_OK)
+        fail_msg("%s", err.message);
+      assert_int_equal(n_cut, n_most < n_all ? n_most : n_all);
+      if (n_most > n_special) {
+        size_t n_text = n_cut - n_special;
+        const int32_t *kept = keeps_end ? plain + (n_plain - n_text) : plain;
+        assert_memory_equal(cut, all, n_before * sizeof *all);
+        assert_memory_equal(cut + n_before, kept, n_text * sizeof *all);
+        assert_memory_equal(cut + n_before + n_text, all + n_before + n_plain, (n_special - n_before) * sizeof *all);
+      }
+      free(cut);
+    }
+  }
+  free(all);
+  free(plain);
+}
+
 /* The last ids are those of the whole text, in mixed texts and in runs whose grouping depends on their first
  * character. */
 static void last(void **state)
@@ -178,6 +209,7 @@ static void last(void **state)
       yk_span spans[2] = {{0, middle}, {middle, text.length}};
       yk_spans plain = {.items = spans, .n = k % 3};
       check_last(tokenizer, &text, &plain);
+      check_truncated(tokenizer, &text);
       yk_strbuf_free(&text);
     }
     yk_tokenizer_free(tokenizer);
@@ -197,6 +229,11 @@ static void last_of_long(void **state)
   assert_int_equal(yk_tokenizer_encode_last(tokenizer, text.data, text.length, NULL, true, 1000, &ids, &n_ids, &err),
                    YK_OK);
   assert_true(yk_clock_seconds_since(began_ns) < 2); /* all of it takes ten times as long */
+  assert_int_equal(n_ids, 1000);
+  free(ids);
+  assert_int_equal(
+      yk_tokenizer_encode_truncated(tokenizer, text.data, text.length, true, 1000, false, &ids, &n_ids, &err), YK_OK);
+  assert_true(yk_clock_seconds_since(began_ns) < 4);
   assert_int_equal(n_ids, 1000);
   free(ids);
   yk_strbuf_free(&text);

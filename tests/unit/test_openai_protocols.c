@@ -524,7 +524,10 @@ static void embeddings(void **state)
       {"{'input': ['a', [5]]}", "input", "found both"},
       {"{'input': 'a', 'dimensions': 0}", "dimensions", "expected 1"},
       {"{'input': 'a', 'encoding_format': 'int8'}", "encoding_format", "\"int8\""},
-      {"{'input': 'a', 'truncate_prompt_tokens': 3}", "truncate_prompt_tokens", "supported"}};
+      {"{'input': 'a', 'truncate_prompt_tokens': 0}", "truncate_prompt_tokens", "at least 1, or -1"},
+      {"{'input': 'a', 'truncate_prompt_tokens': '3'}", "truncate_prompt_tokens", "an integer"},
+      {"{'input': 'a', 'truncation_side': 'top'}", "truncation_side", "\"left\" or \"right\""},
+      {"{'input': 'a', 'truncation_side': 1}", "truncation_side", "a string"}};
   check_refusals(&yk_protocol_embeddings, rows, sizeof rows / sizeof *rows);
 }
 

@@ -136,6 +136,7 @@ static void unsupported_fields_are_refused_by_name(void **state)
       {P "'detokenize': false}", "detokenize", "expected true", YK_E_UNSUPPORTED},
       {P "'truncate_prompt_tokens': 0}", "truncate_prompt_tokens", "at least 1, or -1", YK_E_INVAL},
       {P "'truncate_prompt_tokens': -2}", "truncate_prompt_tokens", "found -2", YK_E_FORMAT},
+      {P "'truncation_side': 'Left'}", "truncation_side", "found \"Left\"", YK_E_INVAL},
       {P "'bad_words': 'x'}", "bad_words", "an array of texts", YK_E_FORMAT},
       {P "'bad_words': ['x', 5]}", "bad_words", "bad_words[1]\": expected a string, found integer", YK_E_FORMAT},
       {P "'logprob_token_ids': [5]}", "logprob_token_ids", "\"logprobs\" with it", YK_E_INVAL},

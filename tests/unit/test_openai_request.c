@@ -289,7 +289,7 @@ static void bodies_are_dropped(void **state)
   yk_openai_request_free(&r);
 }
 
-/* The last tokens of a prompt are kept. */
+/* The last tokens of a prompt are kept, or the first ones. */
 static void truncation(void **state)
 {
   (void)state;
@@ -301,13 +301,18 @@ static void truncation(void **state)
               {"{'prompt': [[5, 6, 7, 8], [9]], 'truncate_prompt_tokens': -1, 'max_tokens': 7}", 3, 1},
               {"{'prompt': [[5, 6, 7, 8], [9]], 'truncate_prompt_tokens': -1, 'max_tokens': 70}", 1, 1},
               {"{'prompt': [[5, 6, 7, 8], [9]], 'truncate_prompt_tokens': -1}", 4, 1},
-              {"{'prompt': [[5, 6, 7, 8], [9]]}", 4, 1}};
+              {"{'prompt': [[5, 6, 7, 8], [9]]}", 4, 1},
+              {"{'prompt': [[5, 6, 7, 8], [9]], 'truncate_prompt_tokens': 3, 'truncation_side': 'left'}", 3, 1},
+              {"{'prompt': [[5, 6, 7, 8], [9]], 'truncate_prompt_tokens': 3, 'truncation_side': 'right'}", 3, 1}};
   for (size_t i = 0; i < N_ROWS(rows); i++) {
     yk_openai_request r = openai_request(YK_FORM_COMPLETION, rows[i].body);
     assert_int_equal(yk_openai_request_truncate(&r, 10, NULL), YK_OK);
     assert_int_equal(r.prompts[0].n_ids, rows[i].n_first);
     assert_int_equal(r.prompts[1].n_ids, rows[i].n_second);
-    assert_int_equal(r.prompts[0].ids[r.prompts[0].n_ids - 1], 8);
+    if (r.keeps_beginning)
+      assert_int_equal(r.prompts[0].ids[0], 5);
+    else
+      assert_int_equal(r.prompts[0].ids[r.prompts[0].n_ids - 1], 8);
     yk_openai_request_free(&r);
   }
   yk_err err = YK_ERR_INIT;

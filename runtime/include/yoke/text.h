@@ -27,6 +27,13 @@ yk_status yk_engine_tokenize_bounded(const yk_engine *engine, const char *text, 
 yk_status yk_engine_tokenize_last(const yk_engine *engine, const char *text, size_t n_bytes, bool add_special_tokens,
                                   size_t n_last, int32_t **ids, size_t *n_ids, yk_err *err);
 
+/* yk_engine_tokenize_truncated - the ids of yk_engine_tokenize, cut to n_most (at least 1) as transformers does: the
+ *   tokens that the model expects around every text stay, and the text keeps its last ids (keeps_end) or its first
+ *   ones. A part of a long text is tokenised, unless its ids depend on the rest. */
+yk_status yk_engine_tokenize_truncated(const yk_engine *engine, const char *text, size_t n_bytes,
+                                       bool add_special_tokens, size_t n_most, bool keeps_end, int32_t **ids,
+                                       size_t *n_ids, yk_err *err);
+
 /* yk_engine_detokenize - the text of n_ids token ids, always well-formed UTF-8: bytes that form no character become
  *   U+FFFD. *text is malloc'd, belongs to the caller and is NUL-terminated after its *n_bytes bytes (it may hold NUL
  *   characters). skip_special_tokens omits special tokens ("<s>"). Ids of the model's vocabulary that the tokenizer
