@@ -1,7 +1,9 @@
 /* Adapters through the C interface: loaded and unloaded while the engine runs, slots in use, held sequences, and
  * errors. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,29 +195,52 @@ static void remove_adapter(const char *folder)
   remove(folder);
 }
 
+/* An engine, and two adapters for it: the ranks load the first, and refuse the second. */
+typedef struct refusing_engine {
+  char folder[32], good[64], bad[64];
+  yk_adapter_path paths[2];
+  yk_engine *engine;
+} refusing_engine;
+
+static void open_refusing(refusing_engine *r)
+{
+  *r = (refusing_engine){.folder = "/tmp/yoke_adapters_XXXXXX"};
+  assert_non_null(mkdtemp(r->folder));
+  snprintf(r->good, sizeof r->good, "%s/good", r->folder);
+  snprintf(r->bad, sizeof r->bad, "%s/bad", r->folder);
+  write_adapter(r->good, "self_attn.o_proj");
+  write_adapter(r->bad, "self_attn.q_proj"); /* its norm has an offset */
+  r->paths[0] = (yk_adapter_path){"x", r->good};
+  r->paths[1] = (yk_adapter_path){"x", r->bad};
+  yk_engine_options options = fixture_options("format_msmodelslim_w8a16", 1);
+  options.max_adapters = 1;
+  options.device = YK_DEVICE_CPU;
+  r->engine = fixture_open(&options);
+}
+
+static void close_refusing(const refusing_engine *r)
+{
+  fixture_close(r->engine);
+  remove_adapter(r->good);
+  remove_adapter(r->bad);
+  remove(r->folder);
+}
+
 /* The ranks refuse an adapter that is to replace another one, whose weights are lost then. */
 static void test_lost(void **state)
 {
   (void)state;
-  char folder[] = "/tmp/yoke_adapters_XXXXXX", good[64], bad[64];
-  assert_non_null(mkdtemp(folder));
-  snprintf(good, sizeof good, "%s/good", folder);
-  snprintf(bad, sizeof bad, "%s/bad", folder);
-  write_adapter(good, "self_attn.o_proj");
-  write_adapter(bad, "self_attn.q_proj"); /* its norm has an offset */
-  yk_engine_options options = fixture_options("format_msmodelslim_w8a16", 1);
-  options.max_adapters = 1;
-  options.device = YK_DEVICE_CPU;
-  yk_engine *engine = fixture_open(&options);
-  const yk_adapter_path adapters[] = {{"x", good}, {"x", bad}};
+  refusing_engine r;
+  open_refusing(&r);
+  yk_engine *engine = r.engine;
   const int32_t ids[] = {5, 9};
   yk_held_sequence *sequence, *plain;
   yk_err err = YK_ERR_INIT;
-  assert_int_equal(yk_engine_load_adapter(engine, &adapters[0], &err), YK_OK);
+  assert_int_equal(yk_engine_load_adapter(engine, &r.paths[0], &err), YK_OK);
   assert_int_equal(yk_held_sequence_create_adapted(engine, "x", &sequence, &err), YK_OK);
   assert_int_equal(yk_held_sequence_create(engine, &plain, &err), YK_OK);
   assert_int_equal(yk_held_sequence_append(sequence, ids, 1, YK_LOGITS_NONE, NULL, &err), YK_OK);
-  expect_failure(YK_E_UNSUPPORTED, "offset", yk_engine_replace_adapter(engine, &adapters[1], &err), &err);
+  expect_failure(YK_E_UNSUPPORTED, "offset", yk_engine_replace_adapter(engine, &r.paths[1], &err), &err);
   yk_err_clear(&err);
   assert_int_equal(yk_engine_list_adapters(engine, NULL, 0), 0);
   expect_failure(YK_E_DEVICE, "lost", yk_held_sequence_append(sequence, ids + 1, 1, YK_LOGITS_NONE, NULL, &err), &err);
@@ -223,14 +248,83 @@ static void test_lost(void **state)
   assert_int_equal(yk_held_sequence_append(plain, ids, 2, YK_LOGITS_NONE, NULL, &err), YK_OK);
   yk_held_sequence_free(plain);
   yk_held_sequence_free(sequence);
-  assert_int_equal(yk_engine_load_adapter(engine, &adapters[0], &err), YK_OK);
+  assert_int_equal(yk_engine_load_adapter(engine, &r.paths[0], &err), YK_OK);
   assert_int_equal(yk_held_sequence_create_adapted(engine, "x", &sequence, &err), YK_OK);
   assert_int_equal(yk_held_sequence_append(sequence, ids, 2, YK_LOGITS_NONE, NULL, &err), YK_OK);
   yk_held_sequence_free(sequence);
-  fixture_close(engine);
-  remove_adapter(good);
-  remove_adapter(bad);
-  remove(folder);
+  close_refusing(&r);
+}
+
+/* Callers whose requests end after a token, so that some end in every step. cmocka may only fail on the main thread. */
+typedef struct short_requests {
+  yk_engine *engine;
+  atomic_bool stops;
+  atomic_int failures;
+} short_requests;
+
+static void *send_short_requests(void *context)
+{
+  short_requests *s = context;
+  const int32_t id = 5;
+  while (!atomic_load(&s->stops)) {
+    yk_request_options options = fixture_request(s->engine, &id, 1, 1);
+    yk_request *request;
+    const yk_output *output;
+    bool is_right = yk_engine_submit(s->engine, &options, &request, NULL) == YK_OK;
+    if (is_right) {
+      is_right = yk_request_next(request, 60, &output, NULL) == YK_OK && output->has_token;
+      yk_request_free(request);
+    }
+    if (!is_right) atomic_fetch_add(&s->failures, 1);
+  }
+  return NULL;
+}
+
+/* A request with the adapter runs while the adapter is unloaded, replaced, or refused by the ranks. Whether the request
+ * has failed: never if the adapter is not lost, and else unless it ended before. */
+static bool change_under_request(const refusing_engine *r, int change)
+{
+  static answer found;
+  const int32_t ids[] = {5, 9};
+  const yk_output *output;
+  yk_err err = YK_ERR_INIT;
+  if (yk_engine_list_adapters(r->engine, NULL, 0) == 0)
+    while (yk_engine_load_adapter(r->engine, &r->paths[0], &err) == YK_E_CAPACITY) yk_err_clear(&err);
+  if (err.code != YK_OK) fail_msg("%s", err.message);
+  yk_request_options options = fixture_request(r->engine, ids, 2, 200);
+  options.adapter = "x";
+  yk_request *request = fixture_submit(r->engine, &options);
+  assert_int_equal(yk_request_next(request, 60, &output, &err), YK_OK);
+  yk_status status = change == 0   ? yk_engine_unload_adapter(r->engine, "x", &err)
+                     : change == 1 ? yk_engine_replace_adapter(r->engine, &r->paths[0], &err)
+                                   : yk_engine_replace_adapter(r->engine, &r->paths[1], &err);
+  assert_int_equal(status, change == 2 ? YK_E_UNSUPPORTED : YK_OK);
+  fixture_read(request, &found);
+  if (found.finish == YK_FINISH_LENGTH) return false;
+  assert_int_equal(change, 2);
+  expect_failure(YK_E_DEVICE, "adapter were lost", found.error.code, &found.error);
+  return true;
+}
+
+/* The request alone fails, if its adapter is lost, and the others end in the same step. A sanitizer sees whether that
+ * step still reads a request that its caller has freed. */
+static void test_lost_beside_others(void **state)
+{
+  (void)state;
+  enum { N_CALLERS = 4, N_LOST = 20, MOST_ROUNDS = 1000 };
+  refusing_engine r;
+  pthread_t callers[N_CALLERS];
+  open_refusing(&r);
+  short_requests s = {.engine = r.engine};
+  for (int i = 0; i < N_CALLERS; i++) assert_int_equal(pthread_create(&callers[i], NULL, send_short_requests, &s), 0);
+  int n_lost = 0;
+  for (int round = 0; n_lost < N_LOST && round < MOST_ROUNDS; round++)
+    n_lost += change_under_request(&r, round < 4 ? round % 2 : 2);
+  atomic_store(&s.stops, true);
+  for (int i = 0; i < N_CALLERS; i++) pthread_join(callers[i], NULL);
+  assert_int_equal(n_lost, N_LOST);
+  assert_int_equal(atomic_load(&s.failures), 0);
+  close_refusing(&r);
 }
 
 static void test_refusals(void **state)
@@ -303,6 +397,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(test_places, open_engine, close_engine),
       cmocka_unit_test_setup_teardown(test_replaced, open_engine, close_engine),
       cmocka_unit_test(test_lost),
+      cmocka_unit_test(test_lost_beside_others),
       cmocka_unit_test_setup_teardown(test_refusals, open_engine, close_engine),
       cmocka_unit_test(test_options_without_an_array),
       cmocka_unit_test(test_an_engine_without)};
