@@ -308,7 +308,7 @@ static bool change_under_request(const refusing_engine *r, int change)
 
 /* The request alone fails, if its adapter is lost, and the others end in the same step. A sanitizer sees whether that
  * step still reads a request that its caller has freed. */
-static void test_lost_beside_others(void **state)
+static void test_lost_with_others(void **state)
 {
   (void)state;
   enum { N_CALLERS = 4, N_LOST = 20, MOST_ROUNDS = 1000 };
@@ -397,7 +397,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(test_places, open_engine, close_engine),
       cmocka_unit_test_setup_teardown(test_replaced, open_engine, close_engine),
       cmocka_unit_test(test_lost),
-      cmocka_unit_test(test_lost_beside_others),
+      cmocka_unit_test(test_lost_with_others),
       cmocka_unit_test_setup_teardown(test_refusals, open_engine, close_engine),
       cmocka_unit_test(test_options_without_an_array),
       cmocka_unit_test(test_an_engine_without)};
