@@ -22,6 +22,7 @@ typedef struct call_form {
 
 /* White space is limited to the amount that models write. */
 #define GEMMA_STYLE   "\"gemma\", \"max_whitespace_cnt\": 1"
+#define PYTHON_STYLE  "\"python\""
 #define DEEPSEEK_LIST .list_begin = "<｜tool▁calls▁begin｜>", .list_end = "<｜tool▁calls▁end｜>"
 
 static const call_form of_mistral_list = {.begin = "{\"name\": ",
@@ -71,6 +72,14 @@ static const call_form forms[YK_N_TOOL_FORMATS] = {
                                .list_begin = "<tool_calls>[",
                                .list_end = "]</tool_calls>",
                                .quotes_name = true},
+    [YK_TOOLS_NEMOTRON_JSON] = {.begin = "{\"name\": ",
+                                .arguments = ", \"arguments\": ",
+                                .end = "}",
+                                .separator = ", ",
+                                .trigger = "<TOOLCALL>",
+                                .list_begin = "<TOOLCALL>[",
+                                .list_end = "]</TOOLCALL>",
+                                .quotes_name = true},
     [YK_TOOLS_MISTRAL] = {.begin = "[TOOL_CALLS]",
                           .arguments = "[ARGS]",
                           .end = "",
@@ -129,6 +138,14 @@ static const call_form forms[YK_N_TOOL_FORMATS] = {
                              .list_begin = "<minimax:tool_call>\n",
                              .list_end = "</minimax:tool_call>",
                              .style = "\"minimax_xml\""},
+    [YK_TOOLS_DEEPSEEK_V32] = {.begin = "<｜DSML｜invoke name=\"",
+                               .arguments = "\">\n",
+                               .end = "</｜DSML｜invoke>\n",
+                               .separator = "",
+                               .trigger = "<｜DSML｜function_calls>",
+                               .list_begin = "<｜DSML｜function_calls>\n",
+                               .list_end = "</｜DSML｜function_calls>",
+                               .style = "\"dsml\""},
     [YK_TOOLS_GLM45] = {.begin = "<tool_call>",
                         .arguments = "",
                         .end = "</tool_call>",
@@ -158,7 +175,15 @@ static const call_form forms[YK_N_TOOL_FORMATS] = {
                            .list_begin = "[",
                            .list_end = "]",
                            .other_text = "([^\\[][\\s\\S]*)?",
-                           .style = "\"python\""},
+                           .style = PYTHON_STYLE},
+    [YK_TOOLS_OLMO3] = {.begin = "",
+                        .arguments = "(",
+                        .end = ")",
+                        .separator = "\n",
+                        .trigger = "<function_calls>",
+                        .list_begin = "<function_calls>\n",
+                        .list_end = "\n</function_calls>",
+                        .style = PYTHON_STYLE},
 };
 
 /* ---- Formats ----------------------------------------------------------------------------------------------------- */
@@ -357,7 +382,7 @@ static yk_status set(yk_openai_request *request, const char *name, yk_strbuf *fo
 /* Refuses names that the parser cannot read back; a name in JSON may have any characters. */
 static yk_status check_name(const yk_openai_request *request, yk_json function, yk_err *err)
 {
-  bool is_python = request->tools == YK_TOOLS_PYTHONIC;
+  bool is_python = request->tools == YK_TOOLS_PYTHONIC || request->tools == YK_TOOLS_OLMO3;
   const char *name = yk_json_string(yk_json_get(function, "name"));
   size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.");
   if (forms[request->tools].quotes_name) return YK_OK;

@@ -69,8 +69,8 @@ static yk_status read_tool_choice(yk_openai_request *request, const yk_openai_de
   yk_request_take_up(request, "tools");
   if (choice == YK_TOOL_CHOICE_AUTO && request->chat.tools.doc && format == YK_TOOLS_NONE)
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "tools: the format of the model's calls is not set; start with --tool-call-parser and one "
-                      "of " YK_TOOL_FORMAT_NAMES);
+                      "tools: the format of the model's calls is not set; start with --tool-call-parser and a name "
+                      "that --help lists (hermes, llama3_json, ...)");
   /* Enforced calls need no knowledge of the model. */
   if (choice == YK_TOOL_CHOICE_REQUIRED && format == YK_TOOLS_NONE) format = YK_TOOLS_HERMES;
   request->tools = format;
@@ -100,7 +100,7 @@ static yk_status check_budget(yk_openai_request *request, yk_err *err)
   if (request->tags) return YK_OK;
   return yk_err_set(err, YK_E_UNSUPPORTED,
                     "thinking_token_budget: the tags of the model's reasoning are not set; start with "
-                    "--reasoning-parser and one of " YK_REASONING_NAMES);
+                    "--reasoning-parser and a name that --help lists (qwen3, deepseek_r1, ...)");
 }
 
 static yk_status finish_chat(yk_openai_request *request, const yk_openai_defaults *defaults, yk_err *err)

@@ -27,17 +27,19 @@ DEEPSEEK = ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜t
             "<｜tool▁sep｜>")
 KIMI = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_end|>",
         "<|tool_call_argument_begin|>")
-# The name of a parser, the tags that are special tokens, the text that begins an answer with calls, and the letters
-# that such an answer may end with if its last token is no tag.
+# The name of a parser, the tags that are special tokens, the text that begins an answer with calls, and the tokens
+# that such an answer may end with if its last token is no tag, with texts of the form beyond ASCII.
 FORMS = (("hermes", (), "<tool_call>", ">"), ("hermes", ("<tool_call>", "</tool_call>"), "<tool_call>", ""),
          ("ernie45", ("<tool_call>", "</tool_call>"), "<tool_call>", ""),
          ("llama3_json", (), '{"name": ', "}"), ("llama4_json", (), '{"name": ', "}"),
          ("granite", ("<|tool_call|>",), "<|tool_call|>", "]"),
          ("hunyuan_a13b", (), "<tool_calls>", ">"),
+         ("nemotron_json", (), "<TOOLCALL>", ">"), ("granite4", (), "<tool_call>", ">"),
          ("phi4_mini_json", ("<|tool_call|>", "<|/tool_call|>"), "<|tool_call|>", ""),
          ("phi4_mini_json", (), "functools[", "]"),
          ("mistral", ("[TOOL_CALLS]", "[ARGS]"), "[TOOL_CALLS]", "}]"),
          ("deepseek_v3", DEEPSEEK, DEEPSEEK[0], ""), ("deepseek_v31", DEEPSEEK, DEEPSEEK[0], ""),
+         ("deepseek_v32", (), "<｜DSML｜function_calls>", (">", "｜DSML｜")),
          ("kimi_k2", KIMI, KIMI[0], ""),
          ("gemma4", ("<|tool_call>", "<tool_call|>", '<|"|>'), "<|tool_call>", ""),
          ("functiongemma", ("<start_function_call>", "<end_function_call>", "<escape>"), "<start_function_call>", ""),
@@ -47,7 +49,8 @@ FORMS = (("hermes", (), "<tool_call>", ">"), ("hermes", ("<tool_call>", "</tool_
          ("glm45", ("<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"),
           "<tool_call>", ""),
          ("glm47", (), "<tool_call>", ">"), ("glm4", (), "f\n{", "}"),
-         ("pythonic", (), "[", "]"), ("llama4_pythonic", (), "[", "]"))
+         ("pythonic", (), "[", "]"), ("llama4_pythonic", (), "[", "]"),
+         ("olmo3", ("<function_calls>", "</function_calls>"), "<function_calls>", ""))
 MOST_SEEDS = 20
 
 

@@ -89,7 +89,7 @@ static void free_record(record *r)
 static const yk_reasoning *reasoning_of(unsigned choice)
 {
   static const char *const names[] = {"none",    "qwen3",    "kimi_k2",      "mistral", "gemma4",
-                                      "granite", "seed_oss", "hunyuan_a13b", "ernie45"};
+                                      "granite", "seed_oss", "hunyuan_a13b", "ernie45", "minimax_m2_append_think"};
   return yk_reasoning_find(names[choice % (sizeof names / sizeof names[0])]);
 }
 

@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "each_case.h"
+
 static void end_reasoning(answer_record *r)
 {
   if (r->in_reasoning) yk_strbuf_append_str(&r->text, "»");
@@ -112,4 +114,10 @@ void answer_check(const answer_way *way, const char *text, const char *expected)
     for (size_t j = i; j <= n; j += 2) check_cuts(way, text, (size_t[]){i, j}, 2, expected);
   for (size_t i = 0; i < n; i++) cuts[i] = i;
   check_cuts(way, text, cuts, n, expected);
+}
+
+void answer_check_samples(const answer_way *way, const answer_sample *rows, size_t n)
+{
+  for (size_t i = 0; each_case(i, i < n); i++)
+    answer_check(way, rows[i].text, rows[i].expected ? rows[i].expected : rows[i].text);
 }

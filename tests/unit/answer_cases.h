@@ -26,11 +26,19 @@ typedef struct answer_way {
   yk_output end;
 } answer_way;
 
+/* A text and its events; expected NULL: the text is content, byte for byte. */
+typedef struct answer_sample {
+  const char *text, *expected;
+} answer_sample;
+
 /* answer_take - yk_answer_parser_options.take for a record; checks the order of events. */
 void answer_take(void *record, const yk_answer_event *event);
 
 /* answer_check - checks the events of a text whole, cut once and twice anywhere, and byte by byte. */
 void answer_check(const answer_way *way, const char *text, const char *expected);
+
+/* answer_check_samples - answer_check of each of n rows; a failure names the row. */
+void answer_check_samples(const answer_way *way, const answer_sample *rows, size_t n);
 
 /* answer_check_once - the text whole. */
 void answer_check_once(const answer_way *way, const char *text, const char *expected);

@@ -45,6 +45,8 @@ static const struct {
     {YK_TOOLS_PHI4_MINI, {"<|tool_call|>", "<|/tool_call|>", NULL}, "Hi <|tool_call|>"},
     {YK_TOOLS_PHI4_MINI, {NULL}, "Hi functools["},
     {YK_TOOLS_GLM4, {NULL}, "f\n{"},
+    {YK_TOOLS_NEMOTRON_JSON, {NULL}, "Hi <TOOLCALL>"},
+    {YK_TOOLS_NEMOTRON_JSON, {"<TOOLCALL>", "</TOOLCALL>", NULL}, "Hi <TOOLCALL>"},
     {YK_TOOLS_MISTRAL, {"[TOOL_CALLS]", "[ARGS]", NULL}, "Hi [TOOL_CALLS]"},
     {YK_TOOLS_MISTRAL, {"[TOOL_CALLS]", "[ARGS]", NULL}, "[TOOL_CALLS] ["},
     {YK_TOOLS_DEEPSEEK_V3, DEEPSEEK_TAGS, "Hi <｜tool▁calls▁begin｜>"},
@@ -63,7 +65,10 @@ static const struct {
     {YK_TOOLS_SEED_OSS, {"<seed:tool_call>", "</seed:tool_call>", NULL}, "Hi <seed:tool_call>"},
     {YK_TOOLS_MINIMAX_M2, {"<minimax:tool_call>", "</minimax:tool_call>", NULL}, "Hi <minimax:tool_call>"},
     {YK_TOOLS_GLM45, {NULL}, "Hi <tool_call>"},
+    {YK_TOOLS_DEEPSEEK_V32, {NULL}, "Hi <｜DSML｜function_calls>"},
     {YK_TOOLS_PYTHONIC, {NULL}, "["},
+    {YK_TOOLS_OLMO3, {NULL}, "Hi <function_calls>"},
+    {YK_TOOLS_OLMO3, {"<function_calls>", "</function_calls>", NULL}, "Hi <function_calls>"},
 };
 
 /* Strings that look like other values, or like parts of a form. */

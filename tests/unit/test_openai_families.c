@@ -1,4 +1,4 @@
-/* Tool calls of every family but those of test_openai_tools.c, and reasoning; the same however the text is split. */
+/* Tool calls of every family but those of test_openai_tools.c; the same however the text is split. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,33 +7,21 @@
 
 #include <cmocka.h>
 
-#include "each_case.h"
 #include "unit/answer_cases.h"
 #include "unit/single_quotes.h"
-
-typedef struct sample {
-  const char *text, *expected;
-} sample;
 
 #define N_ROWS(rows) (sizeof(rows) / sizeof(rows)[0])
 
 static const yk_output stop = {.finish = YK_FINISH_STOP, .text = ""}, cut = {.finish = YK_FINISH_LENGTH, .text = ""};
 
-static void check_way(const answer_way *way, const sample *rows, size_t n)
+static void check(yk_tool_format tools, const answer_sample *rows, size_t n)
 {
-  for (size_t i = 0; each_case(i, i < n); i++)
-    answer_check(way, rows[i].text, rows[i].expected ? rows[i].expected : rows[i].text);
+  answer_check_samples(&(answer_way){.tools = tools, .end = stop}, rows, n);
 }
 
-/* expected NULL: the text is content, byte for byte. */
-static void check(yk_tool_format tools, const sample *rows, size_t n)
+static void check_cut(yk_tool_format tools, const answer_sample *rows, size_t n)
 {
-  check_way(&(answer_way){.tools = tools, .end = stop}, rows, n);
-}
-
-static void check_cut(yk_tool_format tools, const sample *rows, size_t n)
-{
-  check_way(&(answer_way){.tools = tools, .end = cut}, rows, n);
+  answer_check_samples(&(answer_way){.tools = tools, .end = cut}, rows, n);
 }
 
 static yk_tool_schemas *schemas_of(const char *parameters)
@@ -58,7 +46,7 @@ static yk_tool_schemas *schemas_of(const char *parameters)
 static void mistral(void **state)
 {
   (void)state;
-  static const sample rows[] = {
+  static const answer_sample rows[] = {
       {"[TOOL_CALLS]f[ARGS]{\"a\": {\"b\": \"[ARGS]\"}}", "{f|{\"a\": {\"b\": \"[ARGS]\"}}}"},
       {"x [TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]g_2[ARGS]{\"x\": 1}", "x {f|{}}{g_2|{\"x\": 1}}"},
       {"[TOOL_CALLS]f{\"a\": 1}", "{f|{\"a\": 1}}"},
@@ -77,10 +65,10 @@ static void mistral(void **state)
       {"[TOOL_CALLS]{}", NULL},
       {"[TOOL_[TOOL_CALL] a[0]", NULL},
       {"[[TOOL_CALLS]f[ARGS]{}", "[{f|{}}"}};
-  static const sample cuts[] = {{"a [TOOL_CA", "a "},
-                                {"a [TOOL_CALLS]f[AR", "a "},
-                                {"[TOOL_CALLS]f[ARGS]{\"a\": \"b", "{f|{\"a\": \"b!"},
-                                {"[TOOL_CALLS]f[ARGS]{}[TOOL", "{f|{}}"}};
+  static const answer_sample cuts[] = {{"a [TOOL_CA", "a "},
+                                       {"a [TOOL_CALLS]f[AR", "a "},
+                                       {"[TOOL_CALLS]f[ARGS]{\"a\": \"b", "{f|{\"a\": \"b!"},
+                                       {"[TOOL_CALLS]f[ARGS]{}[TOOL", "{f|{}}"}};
   check(YK_TOOLS_MISTRAL, rows, N_ROWS(rows));
   check_cut(YK_TOOLS_MISTRAL, cuts, N_ROWS(cuts));
 }
@@ -93,20 +81,22 @@ static void mistral(void **state)
 static void deepseek(void **state)
 {
   (void)state;
-  static const sample v3[] = {{DS_CALLS(DS_V3("f", "{\"a\": \"é\"}")), "{f|{\"a\": \"é\"}}"},
-                              {"so: " DS_CALLS(DS_V3("f", "{}") "\n" DS_V3("g", "{}")) " end", "so: {f|{}}{g|{}} end"},
-                              {DS_CALLS("<｜tool▁call▁begin｜>function<｜tool▁sep｜>f {}<｜tool▁call▁end｜>"), NULL}};
-  static const sample v31[] = {{DS_CALLS(DS_V31("f", "{\"a\": [1]}")), "{f|{\"a\": [1]}}"},
-                               {DS_CALLS(DS_V31("f", "{}") DS_V31("g", "{\"x\": null}")), "{f|{}}{g|{\"x\": null}}"},
-                               {DS_V31("f", "{}") "\n\nok", "{f|{}}\n\nok"},
-                               {DS_CALLS(DS_V31("f", "{\"a\": oops}")), "{f|{\"a\": oops}!"},
-                               {DS_CALLS(""), NULL},
-                               {DS_CALLS(DS_V31("", "{}")), NULL},
-                               {DS_CALLS(DS_V31("f", "none")), NULL},
-                               {"<｜tool▁ <｜x｜>｜", NULL}};
-  static const sample cuts[] = {{"a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool", "a"},
-                                {"<｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": ", "{f|{\"a\": !"},
-                                {DS_V31("f", "{}") "<｜tool", "{f|{}}"}};
+  static const answer_sample v3[] = {
+      {DS_CALLS(DS_V3("f", "{\"a\": \"é\"}")), "{f|{\"a\": \"é\"}}"},
+      {"so: " DS_CALLS(DS_V3("f", "{}") "\n" DS_V3("g", "{}")) " end", "so: {f|{}}{g|{}} end"},
+      {DS_CALLS("<｜tool▁call▁begin｜>function<｜tool▁sep｜>f {}<｜tool▁call▁end｜>"), NULL}};
+  static const answer_sample v31[] = {
+      {DS_CALLS(DS_V31("f", "{\"a\": [1]}")), "{f|{\"a\": [1]}}"},
+      {DS_CALLS(DS_V31("f", "{}") DS_V31("g", "{\"x\": null}")), "{f|{}}{g|{\"x\": null}}"},
+      {DS_V31("f", "{}") "\n\nok", "{f|{}}\n\nok"},
+      {DS_CALLS(DS_V31("f", "{\"a\": oops}")), "{f|{\"a\": oops}!"},
+      {DS_CALLS(""), NULL},
+      {DS_CALLS(DS_V31("", "{}")), NULL},
+      {DS_CALLS(DS_V31("f", "none")), NULL},
+      {"<｜tool▁ <｜x｜>｜", NULL}};
+  static const answer_sample cuts[] = {{"a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool", "a"},
+                                       {"<｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": ", "{f|{\"a\": !"},
+                                       {DS_V31("f", "{}") "<｜tool", "{f|{}}"}};
   check(YK_TOOLS_DEEPSEEK_V3, v3, N_ROWS(v3));
   check(YK_TOOLS_DEEPSEEK_V31, v31, N_ROWS(v31));
   check_cut(YK_TOOLS_DEEPSEEK_V31, cuts, N_ROWS(cuts));
@@ -118,7 +108,7 @@ static void deepseek(void **state)
 static void kimi_k2(void **state)
 {
   (void)state;
-  static const sample rows[] = {
+  static const answer_sample rows[] = {
       {KIMI(KIMI_CALL("functions.f:0", "{\"a\": 1}")), "{functions.f:0:f|{\"a\": 1}}"},
       {"x\n" KIMI(KIMI_CALL(" functions.a.b:12 ", " {}") KIMI_CALL("g", "{}")), "x\n{functions.a.b:12:a.b|{}}{g|{}}"},
       {KIMI(KIMI_CALL("functions.f:0", "[]")), NULL},
@@ -133,19 +123,21 @@ static void kimi_k2(void **state)
 static void gemma(void **state)
 {
   (void)state;
-  static const sample rows[] = {{GEMMA("call:f{}"), "{f|{}}"},
-                                {GEMMA("call:f{a:" Q "x \"<|y" Q ",b:-1.5,c:true,d:null}"),
-                                 "{f|{\"a\": \"x \\\"<|y\", \"b\": -1.5, \"c\": true, \"d\": null}}"},
-                                {"a " GEMMA("call:f{a:{b:[1," Q "é\n" Q ",{}]}}") GEMMA("call:g.h{}") "z",
-                                 "a {f|{\"a\": {\"b\": [1, \"é\\n\", {}]}}}{g.h|{}}z"},
-                                {GEMMA("call:f{a:Paris,\"b\":\"q\\\"\"}"), "{f|{\"a\": \"Paris\", \"b\": \"q\\\"\"}}"},
-                                {GEMMA("call:f{a:}"), "{f|{\"a\": }!"},
-                                {GEMMA("f{}"), NULL},
-                                {GEMMA("call:{}"), NULL},
-                                {GEMMA(""), NULL}};
-  static const sample functions[] = {
+  static const answer_sample rows[] = {
+      {GEMMA("call:f{}"), "{f|{}}"},
+      {GEMMA("call:f{a:" Q "x \"<|y" Q ",b:-1.5,c:true,d:null}"),
+       "{f|{\"a\": \"x \\\"<|y\", \"b\": -1.5, \"c\": true, \"d\": null}}"},
+      {"a " GEMMA("call:f{a:{b:[1," Q "é\n" Q ",{}]}}") GEMMA("call:g.h{}") "z",
+       "a {f|{\"a\": {\"b\": [1, \"é\\n\", {}]}}}{g.h|{}}z"},
+      {GEMMA("call:f{a:Paris,\"b\":\"q\\\"\"}"), "{f|{\"a\": \"Paris\", \"b\": \"q\\\"\"}}"},
+      {GEMMA("call:f{a:}"), "{f|{\"a\": }!"},
+      {GEMMA("f{}"), NULL},
+      {GEMMA("call:{}"), NULL},
+      {GEMMA(""), NULL}};
+  static const answer_sample functions[] = {
       {"<start_function_call>call:f{a:<escape>b<c<escape>,n:2}<end_function_call>", "{f|{\"a\": \"b<c\", \"n\": 2}}"}};
-  static const sample cuts[] = {{"<|tool_call>call:f{a:" Q "x<|", "{f|{\"a\": \"x!"}, {"a<|tool_call>call", "a"}};
+  static const answer_sample cuts[] = {{"<|tool_call>call:f{a:" Q "x<|", "{f|{\"a\": \"x!"},
+                                       {"a<|tool_call>call", "a"}};
   check(YK_TOOLS_GEMMA4, rows, N_ROWS(rows));
   check(YK_TOOLS_FUNCTIONGEMMA, functions, N_ROWS(functions));
   check_cut(YK_TOOLS_GEMMA4, cuts, N_ROWS(cuts));
@@ -154,7 +146,7 @@ static void gemma(void **state)
 static void granite(void **state)
 {
   (void)state;
-  static const sample rows[] = {
+  static const answer_sample rows[] = {
       {"<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", \"arguments\": {}}]",
        "{f|{\"a\": 1}}{g|{}}"},
       {"<tool_call> [ {\"name\": \"f\"} ] x", "{f|{}} x"},
@@ -168,7 +160,7 @@ static void granite(void **state)
 static void phi4_mini(void **state)
 {
   (void)state;
-  static const sample rows[] = {
+  static const answer_sample rows[] = {
       {"<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": [1]}}, {\"name\": \"g\", \"arguments\": {}}]"
        "<|/tool_call|>",
        "{f|{\"a\": [1]}}{g|{}}"},
@@ -177,8 +169,8 @@ static void phi4_mini(void **state)
       {"import functools\nfunctools[x] func <|tool", NULL},
       {"functools[]", NULL},
       {"<|tool_call|>[{\"name\": 1}]<|/tool_call|>", NULL}};
-  static const sample cuts[] = {{"a functo", "a "},
-                                {"functools[{\"name\": \"f\", \"arguments\": {\"a\"", "{f|{\"a\"!"}};
+  static const answer_sample cuts[] = {{"a functo", "a "},
+                                       {"functools[{\"name\": \"f\", \"arguments\": {\"a\"", "{f|{\"a\"!"}};
   check(YK_TOOLS_PHI4_MINI, rows, N_ROWS(rows));
   check_cut(YK_TOOLS_PHI4_MINI, cuts, N_ROWS(cuts));
 }
@@ -186,21 +178,21 @@ static void phi4_mini(void **state)
 static void glm4(void **state)
 {
   (void)state;
-  static const sample rows[] = {{"get_weather\n{\"city\": \"北京\"}", "{get_weather|{\"city\": \"北京\"}}"},
-                                {"f \n{}\ng.h-1\n{\"a\": {}}\n", "{f|{}}{g.h-1|{\"a\": {}}}"},
-                                {"f\n{} and so\n{}", "{f|{}} and so\n{}"},
-                                {"f\n{}\ng", "{f|{}}\ng"},
-                                {"f\n{\"a\": oops}", "{f|{\"a\": oops}!"},
-                                {"f\n{\"a\"", "{f|{\"a\"!"},
-                                {"\nf\n{}", NULL},
-                                {"Yes\n\n{}", NULL},
-                                {"two words\n{}", NULL},
-                                {"f\n", NULL},
-                                {"f", NULL},
-                                {" f\n{}", NULL},
-                                {"\nThe weather is fine.", NULL},
-                                {"", NULL}};
-  static const sample cuts[] = {{"f\n{\"a\": 1", "{f|{\"a\": 1!"}, {"Well", NULL}};
+  static const answer_sample rows[] = {{"get_weather\n{\"city\": \"北京\"}", "{get_weather|{\"city\": \"北京\"}}"},
+                                       {"f \n{}\ng.h-1\n{\"a\": {}}\n", "{f|{}}{g.h-1|{\"a\": {}}}"},
+                                       {"f\n{} and so\n{}", "{f|{}} and so\n{}"},
+                                       {"f\n{}\ng", "{f|{}}\ng"},
+                                       {"f\n{\"a\": oops}", "{f|{\"a\": oops}!"},
+                                       {"f\n{\"a\"", "{f|{\"a\"!"},
+                                       {"\nf\n{}", NULL},
+                                       {"Yes\n\n{}", NULL},
+                                       {"two words\n{}", NULL},
+                                       {"f\n", NULL},
+                                       {"f", NULL},
+                                       {" f\n{}", NULL},
+                                       {"\nThe weather is fine.", NULL},
+                                       {"", NULL}};
+  static const answer_sample cuts[] = {{"f\n{\"a\": 1", "{f|{\"a\": 1!"}, {"Well", NULL}};
   check(YK_TOOLS_GLM4, rows, N_ROWS(rows));
   check_cut(YK_TOOLS_GLM4, cuts, N_ROWS(cuts));
   answer_check(&(answer_way){.tools = YK_TOOLS_GLM4, .reasoning = yk_reasoning_find("glm45"), .end = stop},
@@ -210,13 +202,26 @@ static void glm4(void **state)
 static void hunyuan_a13b(void **state)
 {
   (void)state;
-  static const sample rows[] = {{"Hi <tool_calls>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", "
-                                 "\"arguments\": {}}]</tool_calls>",
-                                 "Hi {f|{\"a\": 1}}{g|{}}"},
-                                {"<tool_calls>\n[ {\"name\": \"f\"} ]\n</tool_calls>", "{f|{}}"},
-                                {"<tool_calls>[]</tool_calls>", NULL},
-                                {"<tool_calls>[{\"name\": 1}]</tool_calls>", NULL}};
+  static const answer_sample rows[] = {
+      {"Hi <tool_calls>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", "
+       "\"arguments\": {}}]</tool_calls>",
+       "Hi {f|{\"a\": 1}}{g|{}}"},
+      {"<tool_calls>\n[ {\"name\": \"f\"} ]\n</tool_calls>", "{f|{}}"},
+      {"<tool_calls>[]</tool_calls>", NULL},
+      {"<tool_calls>[{\"name\": 1}]</tool_calls>", NULL}};
   check(YK_TOOLS_HUNYUAN_A13B, rows, N_ROWS(rows));
+}
+
+static void nemotron_json(void **state)
+{
+  (void)state;
+  static const answer_sample rows[] = {
+      {"Hi <TOOLCALL>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", \"arguments\": {}}]</TOOLCALL>",
+       "Hi {f|{\"a\": 1}}{g|{}}"},
+      {"<TOOLCALL>{\"name\": \"f\"}</TOOLCALL>\n", "{f|{}}"},
+      {"<TOOLCALL>[]</TOOLCALL>", NULL},
+      {"<TOOLCALL>[\"f\"]</TOOLCALL>", NULL}};
+  check(YK_TOOLS_NEMOTRON_JSON, rows, N_ROWS(rows));
 }
 
 /* ---- Values in tags ---------------------------------------------------------------------------------------------- */
@@ -232,7 +237,7 @@ static void qwen3_coder(void **state)
       "'object'}, 'l': {'type': ['array', 'null']}, 'u': {'anyOf': [{'type': 'number'}, {'type': 'string'}]}"
       ", 'e': {'enum': [1, 'a']}, 'r': {'$ref': '#/$defs/r'}, 'p': {'$ref': '#/properties/i'}, 'v': {'type': "
       "['integer', 'string', 'array']}, 'm': {'minItems': 1}}");
-  static const sample rows[] = {
+  static const answer_sample rows[] = {
       {"Now. " QWEN(PARAM("s", "a \"b\"\n <c> é")), "Now. {f|{\"s\": \"a \\\"b\\\"\\n <c> é\"}}"},
       {QWEN(""), "{f|{}}"},
       {QWEN(PARAM("i", "12") PARAM("b", "True")), "{f|{\"i\": 12, \"b\": true}}"},
@@ -262,14 +267,16 @@ static void qwen3_coder(void **state)
       {"<tool_call>\n<function=a b>\n</function>", NULL},
       {"<function=", NULL},
       {"a <func <tool_call <<", NULL}};
-  static const sample cuts[] = {{"a<tool_call>\n<function=f>\n<parameter=s>\nend\n</par", "a{f|{\"s\": \"end!"},
-                                {"<tool_call>\n<function=f>\n<parameter=i>\n12", "{f|{\"i\": !"},
-                                {"<function=f><parameter=o>{\"a</parameter>", "{f|{\"o\": \"{\\\"a\"!"},
-                                {"<function=f><parameter=o>{\"a\": 1", "{f|{\"o\": !"},
-                                {"a <tool_call>\n<function=f", "a "},
-                                {"a <function=f>\n", "a "}};
-  check_way(&(answer_way){.tools = YK_TOOLS_QWEN3_CODER, .schemas = schemas, .end = stop}, rows, N_ROWS(rows));
-  check_way(&(answer_way){.tools = YK_TOOLS_QWEN3_CODER, .schemas = schemas, .end = cut}, cuts, N_ROWS(cuts));
+  static const answer_sample cuts[] = {{"a<tool_call>\n<function=f>\n<parameter=s>\nend\n</par", "a{f|{\"s\": \"end!"},
+                                       {"<tool_call>\n<function=f>\n<parameter=i>\n12", "{f|{\"i\": !"},
+                                       {"<function=f><parameter=o>{\"a</parameter>", "{f|{\"o\": \"{\\\"a\"!"},
+                                       {"<function=f><parameter=o>{\"a\": 1", "{f|{\"o\": !"},
+                                       {"a <tool_call>\n<function=f", "a "},
+                                       {"a <function=f>\n", "a "}};
+  answer_check_samples(&(answer_way){.tools = YK_TOOLS_QWEN3_CODER, .schemas = schemas, .end = stop}, rows,
+                       N_ROWS(rows));
+  answer_check_samples(&(answer_way){.tools = YK_TOOLS_QWEN3_CODER, .schemas = schemas, .end = cut}, cuts,
+                       N_ROWS(cuts));
   answer_check(&(answer_way){.tools = YK_TOOLS_QWEN3_CODER, .only_first = true, .end = stop},
                QWEN("") "\n" QWEN("") " z", "{f|{}} z");
   yk_tool_schemas_free(schemas);
@@ -279,13 +286,13 @@ static void seed_oss(void **state)
 {
   (void)state;
   yk_tool_schemas *schemas = schemas_of("{'i': {'type': 'integer'}}");
-  static const sample rows[] = {
+  static const answer_sample rows[] = {
       {"<seed:tool_call>\n<function=f>\n" PARAM("i", "12") PARAM("s", "a") "</function>\n</seed:tool_call>",
        "{f|{\"i\": 12, \"s\": \"a\"}}"},
       {"a <seed:tool_call><function=f></function>\n<function=g></function></seed:tool_call>", "a {f|{}}{g|{}}"},
       {QWEN(PARAM("i", "1")), NULL},
       {"<seed:tool_call>", NULL}};
-  check_way(&(answer_way){.tools = YK_TOOLS_SEED_OSS, .schemas = schemas, .end = stop}, rows, N_ROWS(rows));
+  answer_check_samples(&(answer_way){.tools = YK_TOOLS_SEED_OSS, .schemas = schemas, .end = stop}, rows, N_ROWS(rows));
   yk_tool_schemas_free(schemas);
 }
 
@@ -297,7 +304,7 @@ static void seed_oss(void **state)
 static void openai(void **state)
 {
   (void)state;
-  static const sample rows[] = {
+  static const answer_sample rows[] = {
       {ANALYSIS("Let < me.") NEXT FINAL("Hi <b>!"), "«Let < me.»Hi <b>!"},
       {ANALYSIS("a") NEXT FINAL("b<|return|>"), "«a»b"},
       {FINAL("b"), "b"},
@@ -317,16 +324,16 @@ static void openai(void **state)
       {ANALYSIS("a") "<|start|>user<|message|>b", "«a»<|start|>user<|message|>b"},
       {"<|channel|>analysis", NULL},
       {"{\"a\": 1}", NULL}};
-  static const sample cuts[] = {{ANALYSIS("a") NEXT FINAL("b <|e"), "«a»b "},
-                                {"<|channel|>analysis<|message|>a", "«a»"},
-                                {"<|channel|>fin", ""},
-                                {"<|channel|>commentary to=functions.f<|message|>{\"a\"", "{f|{\"a\"!"}};
+  static const answer_sample cuts[] = {{ANALYSIS("a") NEXT FINAL("b <|e"), "«a»b "},
+                                       {"<|channel|>analysis<|message|>a", "«a»"},
+                                       {"<|channel|>fin", ""},
+                                       {"<|channel|>commentary to=functions.f<|message|>{\"a\"", "{f|{\"a\"!"}};
   static const char *const specials[] = {"<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>", NULL};
   const yk_reasoning *reasoning = yk_reasoning_find("openai_gptoss");
   answer_way way = {.tools = YK_TOOLS_OPENAI, .reasoning = reasoning, .end = stop};
-  check_way(&way, rows, N_ROWS(rows));
+  answer_check_samples(&way, rows, N_ROWS(rows));
   way.end = cut;
-  check_way(&way, cuts, N_ROWS(cuts));
+  answer_check_samples(&way, cuts, N_ROWS(cuts));
   way = (answer_way){.tools = YK_TOOLS_OPENAI, .reasoning = reasoning, .only_first = true, .end = stop};
   answer_check(&way, CALL("functions.f", "{}") NEXT CALL("functions.g", "{}"), "{f|{}}");
   way = (answer_way){.reasoning = reasoning, .end = stop}; /* no tools: a call is content */
@@ -344,7 +351,7 @@ static void minimax_m2(void **state)
 {
   (void)state;
   yk_tool_schemas *schemas = schemas_of("{'n': {'type': 'number'}}");
-  static const sample rows[] = {
+  static const answer_sample rows[] = {
       {"<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"s\">a\nb</parameter>\n<parameter name=\"n\">-2.5"
        "</parameter>\n</invoke>\n<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>",
        "{f|{\"s\": \"a\\nb\", \"n\": -2.5}}{g|{}}"},
@@ -354,7 +361,46 @@ static void minimax_m2(void **state)
        "{f|{\"s\": \"a\\n\"}}"},
       {"<minimax:tool_call>no</minimax:tool_call>", NULL},
       {"<invoke name=\"f\"></invoke>", NULL}};
-  check_way(&(answer_way){.tools = YK_TOOLS_MINIMAX_M2, .schemas = schemas, .end = stop}, rows, N_ROWS(rows));
+  answer_check_samples(&(answer_way){.tools = YK_TOOLS_MINIMAX_M2, .schemas = schemas, .end = stop}, rows,
+                       N_ROWS(rows));
+  yk_tool_schemas_free(schemas);
+}
+
+#define DSML(calls)              "<｜DSML｜function_calls>\n" calls "</｜DSML｜function_calls>"
+#define INVOKE(name, parameters) "<｜DSML｜invoke name=\"" name "\">\n" parameters "</｜DSML｜invoke>\n"
+#define DSML_PARAM(key, mark, value)                                                                                   \
+  "<｜DSML｜parameter name=\"" key "\" string=\"" mark "\">" value "</｜DSML｜parameter>\n"
+
+/* The mark decides over the schema's type only for strings. */
+static void deepseek_v32(void **state)
+{
+  (void)state;
+  yk_tool_schemas *schemas = schemas_of("{'s': {'type': 'string'}, 'i': {'type': 'integer'}, 'o': {'type': 'object'}}");
+  static const answer_sample rows[] = {
+      {"Now.\n\n" DSML(INVOKE("f", DSML_PARAM("s", "true", "\n杭 \"州\"\n") DSML_PARAM("i", "false", "12"))
+                           INVOKE("g", "\n")),
+       "Now.\n\n{f|{\"s\": \"\\n杭 \\\"州\\\"\\n\", \"i\": 12}}{g|{}}"},
+      {DSML(INVOKE("f", DSML_PARAM("i", "true", "12") DSML_PARAM("s", "false", "12"))),
+       "{f|{\"i\": \"12\", \"s\": \"12\"}}"},
+      {DSML(INVOKE("g", DSML_PARAM("x", "false", "[1, \"</｜DSML｜parameter>\"]") DSML_PARAM("y", "false", "null"))),
+       "{g|{\"x\": [1, \"</｜DSML｜parameter>\"], \"y\": null}}"},
+      {DSML(INVOKE("f", DSML_PARAM("o", "false", "{\"a\": <｜DSML｜}"))), "{f|{\"o\": \"{\\\"a\\\": <｜DSML｜}\"}}"},
+      {DSML(INVOKE("f", "<｜DSML｜parameter name=\"i\">7</｜DSML｜parameter>\n"
+                        "<｜DSML｜parameter name=\"z\" string=\"maybe\">7</｜DSML｜parameter>")) " ok",
+       "{f|{\"i\": 7, \"z\\\" string=\\\"maybe\": \"7\"}} ok"},
+      {DSML(""), NULL},
+      {DSML("text"), NULL},
+      {INVOKE("f", ""), NULL},
+      {"<｜DSML｜ <｜ <", NULL}};
+  static const answer_sample cuts[] = {
+      {"a<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f", "a"},
+      {"<｜DSML｜function_calls><｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"s\" "
+       "string=\"true\">b\n</｜DSML｜par",
+       "{f|{\"s\": \"b\\n!"}};
+  answer_check_samples(&(answer_way){.tools = YK_TOOLS_DEEPSEEK_V32, .schemas = schemas, .end = stop}, rows,
+                       N_ROWS(rows));
+  answer_check_samples(&(answer_way){.tools = YK_TOOLS_DEEPSEEK_V32, .schemas = schemas, .end = cut}, cuts,
+                       N_ROWS(cuts));
   yk_tool_schemas_free(schemas);
 }
 
@@ -362,7 +408,7 @@ static void glm45(void **state)
 {
   (void)state;
   yk_tool_schemas *schemas = schemas_of("{'s': {'type': 'string'}, 'n': {'type': 'integer'}}");
-  static const sample rows[] = {
+  static const answer_sample rows[] = {
       {"<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>1 </arg_value>\n<arg_key>n</arg_key>\n<arg_value>2</arg_value>\n"
        "</tool_call>",
        "{f|{\"s\": \"1 \", \"n\": 2}}"},
@@ -376,10 +422,10 @@ static void glm45(void **state)
       {"<tool_call></tool_call>", NULL},
       {"<tool_call>some words</tool_call>", NULL},
       {"<tool_call>f<other>", NULL}};
-  static const sample cuts[] = {{"<tool_call>f<arg_key>s</arg_key><arg_value>ab</arg_v", "{f|{\"s\": \"ab!"},
-                                {"a<tool_call>f<arg", "a"}};
-  check_way(&(answer_way){.tools = YK_TOOLS_GLM45, .schemas = schemas, .end = stop}, rows, N_ROWS(rows));
-  check_way(&(answer_way){.tools = YK_TOOLS_GLM45, .schemas = schemas, .end = cut}, cuts, N_ROWS(cuts));
+  static const answer_sample cuts[] = {{"<tool_call>f<arg_key>s</arg_key><arg_value>ab</arg_v", "{f|{\"s\": \"ab!"},
+                                       {"a<tool_call>f<arg", "a"}};
+  answer_check_samples(&(answer_way){.tools = YK_TOOLS_GLM45, .schemas = schemas, .end = stop}, rows, N_ROWS(rows));
+  answer_check_samples(&(answer_way){.tools = YK_TOOLS_GLM45, .schemas = schemas, .end = cut}, cuts, N_ROWS(cuts));
   yk_tool_schemas_free(schemas);
 }
 
@@ -388,183 +434,62 @@ static void glm45(void **state)
 static void pythonic(void **state)
 {
   (void)state;
-  static const sample rows[] = {{"[f()]", "{f|{}}"},
-                                {"[f(a=1, b='x\\'y', c=[1, (2, 3), {'k': True, 5: None}])]",
-                                 "{f|{\"a\": 1, \"b\": \"x'y\", \"c\": [1, [2, 3], {\"k\": true, \"5\": null}]}}"},
-                                {" [f(a=-1.5e3), g_2( b = \"\" ,)]\n", "{f|{\"a\": -1.5e3}}{g_2|{\"b\": \"\"}}"},
-                                {"<|python_start|>[a.b(s=\"é\\n\\x41\\u00e9\\U0001F600\\q\")]<|python_end|>",
-                                 "{a.b|{\"s\": \"é\\n\\u0041\\u00e9\\ud83d\\ude00\\\\q\"}}"},
-                                {"[f(s='''a'b\"\n''', t=\"\"\"\"\"\")]", "{f|{\"s\": \"a'b\\\"\\n\", \"t\": \"\"}}"},
-                                {"[f(a=1)] and", "{f|{\"a\": 1}} and"},
-                                {"[f(a=1), then]", "{f|{\"a\": 1}}, then]"},
-                                {"[f(a=oops)]", "{f|{\"a\": )]!"},
-                                {"[f(1)]", NULL},
-                                {"[f(a)]", NULL},
-                                {"[1, 2]", NULL},
-                                {"[link](http)", NULL},
-                                {"text [f()]", NULL},
-                                {"<|python_start|>x", NULL},
-                                {"[f", NULL},
-                                {"", NULL}};
-  static const sample cuts[] = {{"[f(a=\"b", "{f|{\"a\": \"b!"}, {"[f(a", "[f(a"}, {"<|python", ""}};
+  static const answer_sample rows[] = {
+      {"[f()]", "{f|{}}"},
+      {"[f(a=1, b='x\\'y', c=[1, (2, 3), {'k': True, 5: None}])]",
+       "{f|{\"a\": 1, \"b\": \"x'y\", \"c\": [1, [2, 3], {\"k\": true, \"5\": null}]}}"},
+      {" [f(a=-1.5e3), g_2( b = \"\" ,)]\n", "{f|{\"a\": -1.5e3}}{g_2|{\"b\": \"\"}}"},
+      {"<|python_start|>[a.b(s=\"é\\n\\x41\\u00e9\\U0001F600\\q\")]<|python_end|>",
+       "{a.b|{\"s\": \"é\\n\\u0041\\u00e9\\ud83d\\ude00\\\\q\"}}"},
+      {"[f(s='''a'b\"\n''', t=\"\"\"\"\"\")]", "{f|{\"s\": \"a'b\\\"\\n\", \"t\": \"\"}}"},
+      {"[f(a=1)] and", "{f|{\"a\": 1}} and"},
+      {"[f(a=1), then]", "{f|{\"a\": 1}}, then]"},
+      {"[f(a=oops)]", "{f|{\"a\": )]!"},
+      {"[f(1)]", NULL},
+      {"[f(a)]", NULL},
+      {"[1, 2]", NULL},
+      {"[link](http)", NULL},
+      {"text [f()]", NULL},
+      {"<|python_start|>x", NULL},
+      {"[f", NULL},
+      {"", NULL}};
+  static const answer_sample cuts[] = {{"[f(a=\"b", "{f|{\"a\": \"b!"}, {"[f(a", "[f(a"}, {"<|python", ""}};
   check(YK_TOOLS_PYTHONIC, rows, N_ROWS(rows));
   check_cut(YK_TOOLS_PYTHONIC, cuts, N_ROWS(cuts));
 }
 
-/* ---- Reasoning --------------------------------------------------------------------------------------------------- */
-
-static void reasoning(void **state)
+static void olmo3(void **state)
 {
   (void)state;
-  const answer_way outside = {.reasoning = yk_reasoning_find("qwen3"), .end = stop};
-  answer_way inside = outside, cut_inside = outside, cut_outside = outside;
-  static const sample beginning[] = {{"<think>\na b\n c\n</think>\n\nd e\n", "«a b\n c»d e\n"},
-                                     {"\n <think>a</think>b", "«a»b"},
-                                     {"<think>\n\n</think>\n\nb", "b"},
-                                     {"<think>a </thin> < /think>", "«a </thin> < /think>»"},
-                                     {"<think>a\n</th", "«a\n</th»"},
-                                     {" a<think>b</think>", NULL},
-                                     {"<thinking>", NULL},
-                                     {"a</think>b", NULL},
-                                     {" \n", NULL},
-                                     {"<thi", NULL}};
-  static const sample opened[] = {{"a\n</think>\n\nb</think>", "«a»b</think>"},
-                                  {"\n<think>a", "«<think>a»"},
-                                  {"</think>a", "a"},
-                                  {"a <<</think>b", "«a <<»b"},
-                                  {"é\n\n«", "«é\n\n«»"}};
-  static const sample opened_cut[] = {{"a\n</thi", "«a»"}, {"a \n", "«a»"}};
-  inside.begins_inside = cut_inside.begins_inside = true;
-  cut_inside.end = cut_outside.end = cut;
-  check_way(&outside, beginning, N_ROWS(beginning));
-  check_way(&inside, opened, N_ROWS(opened));
-  check_way(&cut_inside, opened_cut, N_ROWS(opened_cut));
-  answer_check(&cut_outside, "<thi", "");
-}
-
-/* Tags around the answer are dropped with the white space inside and outside. */
-static void reasoning_and_answer(void **state)
-{
-  (void)state;
-  static const sample hunyuan[] = {
-      {"<think>\na b\n</think>\n<answer>\nc\n d\n</answer>", "«a b»c\n d"},
-      {"<answer>\nc\n</answer>\n", "c"},
-      {"<think>\n\n</think>\n<answer>\nc < /answer>\n</answer>e", "c < /answer>e"},
-      {"<think>a</think>c</answer>", "«a»c</answer>"},
-      {"<think>a</think>\n<answer>c\n</ans", "«a»c\n</ans"},
-      {"<think>a</think>\n<answers>c", "«a»<answers>c"},
-      {"<think>a</think><answer>\nHi <tool_calls>[{\"name\": \"f\"}]</tool_calls>\n</answer>", "«a»Hi {f|{}}"},
-      {"a<answer>b</answer>", NULL},
-      {"<answer", NULL}};
-  static const sample ernie[] = {
-      {"a\n</think>\n\n\n<response>\nb\n</response>\n\n\n<tool_call>\n{\"name\": \"f\"}\n</tool_call>\n", "«a»b{f|{}}"},
-      {"</think>\n<response>\nb", "b"}};
-  static const sample cuts[] = {{"<think>a</think><answer>b\n</ans", "«a»b"},
-                                {"<think>a</think><answer>b \n", "«a»b \n"},
-                                {"<think>a</think><ans", "«a»"}};
-  answer_way way = {.tools = YK_TOOLS_HUNYUAN_A13B, .reasoning = yk_reasoning_find("hunyuan_a13b"), .end = stop};
-  check_way(&way, hunyuan, N_ROWS(hunyuan));
-  way.end = cut;
-  check_way(&way, cuts, N_ROWS(cuts));
-  way = (answer_way){
-      .tools = YK_TOOLS_HERMES, .reasoning = yk_reasoning_find("ernie45"), .begins_inside = true, .end = stop};
-  check_way(&way, ernie, N_ROWS(ernie));
-}
-
-/* Calls are found after reasoning alone, except where a call ends the reasoning. */
-static void reasoning_and_calls(void **state)
-{
-  (void)state;
-  static const char *const specials[] = {"<tool_call>", "[THINK]", "[/THINK]", "<|x|>", NULL};
-  static const char call[] = "<tool_call>{\"name\": \"f\"}</tool_call>";
-  answer_way way = {.tools = YK_TOOLS_HERMES, .reasoning = yk_reasoning_find("qwen3"), .end = stop};
-  yk_strbuf text = YK_STRBUF_INIT;
-  yk_strbuf_append_fmt(&text, "<think>a %s</think>\n\n%s", call, call);
-  answer_check(&way, text.data, "«a <tool_call>{\"name\": \"f\"}</tool_call>»{f|{}}");
-  yk_strbuf_free(&text);
-  way.tools = YK_TOOLS_KIMI_K2;
-  way.reasoning = yk_reasoning_find("kimi_k2");
-  answer_check(&way, "<think>a " KIMI(KIMI_CALL("f", "{}")) "b", "«a»{f|{}}b");
-  way = (answer_way){.reasoning = yk_reasoning_find("mistral"), .specials = specials, .end = stop};
-  answer_check(&way, "[THINK]a<|x|>[/THINK]b<|x|>", "«a<|x|>»b<|x|>");
-  way.hides_special = true;
-  answer_check(&way, "[THINK]a<|x|>[/THINK]b<|x|>", "«a»b");
-}
-
-static void reasoning_has_names(void **state)
-{
-  (void)state;
-  char names[] = YK_REASONING_NAMES;
-  for (char *name = strtok(names, ", "); name; name = strtok(NULL, ", ")) assert_non_null(yk_reasoning_find(name));
-  assert_null(yk_reasoning_find("none"));
-  const yk_reasoning *qwen3 = yk_reasoning_find("qwen3"), *r1 = yk_reasoning_find("deepseek_r1");
-  assert_int_equal(yk_reasoning_beginning_of(qwen3, "assistant\n<think>\n", 18), YK_REASONING_OPENED);
-  assert_int_equal(yk_reasoning_beginning_of(qwen3, "assistant\n", 10), YK_REASONING_UNDECIDED);
-  assert_int_equal(yk_reasoning_beginning_of(qwen3, "<think>\n\n</think>\n\n", 19), YK_REASONING_ENDED);
-  assert_int_equal(yk_reasoning_beginning_of(r1, "assistant\n", 10), YK_REASONING_UNDECIDED);
-  assert_int_equal(yk_reasoning_beginning_of(r1, "</think>", 8), YK_REASONING_ENDED);
-}
-
-/* ---- Templates --------------------------------------------------------------------------------------------------- */
-
-static void forms_of_templates(void **state)
-{
-  (void)state;
-  static const struct {
-    const char *text;
-    yk_tool_format tools;
-    const char *reasoning;
-  } rows[] = {{"{{ messages }}", YK_TOOLS_NONE, NULL},
-              {"<tool_call>\n{\"name\": x, \"arguments\": y}</tool_call> </think>", YK_TOOLS_HERMES, "qwen3"},
-              {"<tool_call>\n<function=x> <think>", YK_TOOLS_QWEN3_CODER, "qwen3"},
-              {"<tool_call>{{ name }}<arg_key> <think></think>", YK_TOOLS_GLM45, "qwen3"},
-              {"<minimax:tool_call><invoke name=", YK_TOOLS_MINIMAX_M2, NULL},
-              {"<minimax:tool_call><invoke name= <response> <think>", YK_TOOLS_MINIMAX_M2, "qwen3"},
-              {"<|start|>assistant<|channel|>analysis<|message|> <tool_call>", YK_TOOLS_OPENAI, "openai_gptoss"},
-              {"<seed:tool_call>\n<function={{ f }}> <seed:think>", YK_TOOLS_SEED_OSS, "seed_oss"},
-              {"<|tool_calls_section_begin|><|tool_call_begin|><think>", YK_TOOLS_KIMI_K2, "kimi_k2"},
-              {"<｜tool▁calls▁begin｜>'<｜tool▁sep｜>' '```json'", YK_TOOLS_DEEPSEEK_V3, NULL},
-              {"<｜tool▁calls▁begin｜>'<｜tool▁sep｜>'", YK_TOOLS_DEEPSEEK_V31, NULL},
-              {"[TOOL_CALLS][THINK]", YK_TOOLS_MISTRAL, "mistral"},
-              {"<|tool_call>call:<tool_call|><|channel>thought\n", YK_TOOLS_GEMMA4, "gemma4"},
-              {"<start_function_call>call:", YK_TOOLS_FUNCTIONGEMMA, NULL},
-              {"<|tool_call|>", YK_TOOLS_GRANITE, NULL},
-              {"<tool_calls>[{\"name\": n, \"arguments\": a}]</tool_calls><think>", YK_TOOLS_HUNYUAN_A13B, "qwen3"},
-              {"<tool_calls>[{'arguments'}] <think> content.split('<answer>')", YK_TOOLS_HUNYUAN_A13B, "hunyuan_a13b"},
-              {"<tool_call>\n{\"arguments\": y}</tool_call> <think> <response>", YK_TOOLS_HERMES, "ernie45"},
-              {"message['tools'] '<|tool|>' '<|/tool|>'", YK_TOOLS_PHI4_MINI, NULL},
-              {"formatted as functools[{...}]", YK_TOOLS_PHI4_MINI, NULL},
-              {"在调用上述函数时，请使用 Json 格式表示调用的参数。<|assistant|>", YK_TOOLS_GLM4, NULL},
-              {"<|python_start|>", YK_TOOLS_PYTHONIC, NULL},
-              {"<|python_start|>{{- '{\"name\": ' }}{{- '\"parameters\": ' }}", YK_TOOLS_LLAMA3_JSON, NULL},
-              {"Environment: ipython {\"name\": f, \"parameters\": x}", YK_TOOLS_LLAMA3_JSON, NULL}};
-  for (size_t i = 0; each_case(i, i < N_ROWS(rows)); i++) {
-    const yk_reasoning *found = yk_reasoning_of_template(rows[i].text);
-    assert_int_equal(yk_tool_format_of_template(rows[i].text), rows[i].tools);
-    assert_ptr_equal(found, rows[i].reasoning ? yk_reasoning_find(rows[i].reasoning) : NULL);
-  }
+  static const answer_sample rows[] = {
+      {"<function_calls>f(a=\"x\", b=1)\ng(c=null, d=True)\n</function_calls>",
+       "{f|{\"a\": \"x\", \"b\": 1}}{g|{\"c\": null, \"d\": true}}"},
+      {"Well.\n<function_calls>\n f()\n\n g() \n</function_calls>\n", "Well.\n{f|{}}{g|{}}"},
+      {"<function_calls>f(a=['</function_calls>'])</function_calls> \n<function_calls>g()</function_calls> end",
+       "{f|{\"a\": [\"</function_calls>\"]}}{g|{}} end"},
+      {"<function_calls>f(a=1)\n1</function_calls>", "{f|{\"a\": 1}}\n1</function_calls>"},
+      {"<function_calls>f(a=1)\ng h", "{f|{\"a\": 1}}\ng h"},
+      {"<function_calls>f(a={oops)</function_calls>.", "{f|{\"a\": {\"oops\")!."},
+      {"<function_calls>f(a={oops)</function_c", "{f|{\"a\": {\"oops\")</function_c!"},
+      {"<function_calls>f(1)</function_calls>", NULL},
+      {"<function_calls></function_calls>", NULL},
+      {"f(a=1)\n<function", NULL}};
+  static const answer_sample cuts[] = {{"a <function_calls>f", "a "},
+                                       {"a <function_c", "a "},
+                                       {"<function_calls>f(a=\"b", "{f|{\"a\": \"b!"},
+                                       {"<function_calls>f()\n</func", "{f|{}}"}};
+  check(YK_TOOLS_OLMO3, rows, N_ROWS(rows));
+  check_cut(YK_TOOLS_OLMO3, cuts, N_ROWS(cuts));
 }
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(mistral),
-                                     cmocka_unit_test(deepseek),
-                                     cmocka_unit_test(kimi_k2),
-                                     cmocka_unit_test(gemma),
-                                     cmocka_unit_test(granite),
-                                     cmocka_unit_test(hunyuan_a13b),
-                                     cmocka_unit_test(phi4_mini),
-                                     cmocka_unit_test(glm4),
-                                     cmocka_unit_test(qwen3_coder),
-                                     cmocka_unit_test(openai),
-                                     cmocka_unit_test(seed_oss),
-                                     cmocka_unit_test(minimax_m2),
-                                     cmocka_unit_test(glm45),
-                                     cmocka_unit_test(pythonic),
-                                     cmocka_unit_test(reasoning),
-                                     cmocka_unit_test(reasoning_and_answer),
-                                     cmocka_unit_test(reasoning_and_calls),
-                                     cmocka_unit_test(reasoning_has_names),
-                                     cmocka_unit_test(forms_of_templates)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(mistral),       cmocka_unit_test(deepseek),     cmocka_unit_test(kimi_k2),
+      cmocka_unit_test(gemma),         cmocka_unit_test(granite),      cmocka_unit_test(hunyuan_a13b),
+      cmocka_unit_test(nemotron_json), cmocka_unit_test(phi4_mini),    cmocka_unit_test(glm4),
+      cmocka_unit_test(qwen3_coder),   cmocka_unit_test(openai),       cmocka_unit_test(seed_oss),
+      cmocka_unit_test(minimax_m2),    cmocka_unit_test(deepseek_v32), cmocka_unit_test(glm45),
+      cmocka_unit_test(pythonic),      cmocka_unit_test(olmo3)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

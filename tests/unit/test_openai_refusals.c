@@ -226,9 +226,9 @@ static void chat_fields_out_of_place(void **state)
       {CHAT(", 'modalities': 'text'"), "modalities", "an array", YK_E_FORMAT},
   };
   check_refusals(YK_FORM_CHAT, YK_TOOLS_HERMES, rows, N_ROWS(rows));
-  static const refusal without_parser[] = {{CHAT(", 'tools': [" TOOL "]"), "tools",
-                                            "start with --tool-call-parser and one of hermes, llama3_json",
-                                            YK_E_UNSUPPORTED}};
+  static const refusal without_parser[] = {
+      {CHAT(", 'tools': [" TOOL "]"), "tools",
+       "start with --tool-call-parser and a name that --help lists (hermes, llama3_json", YK_E_UNSUPPORTED}};
   check_refusals(YK_FORM_CHAT, YK_TOOLS_NONE, without_parser, 1);
 }
 

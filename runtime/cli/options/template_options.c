@@ -59,10 +59,13 @@ yk_status yk_template_options_check(const yk_template_options *options, yk_err *
 {
   const char *tools = options->tool_parser, *reasoning = options->reasoning_parser;
   if (tools && yk_tool_format_find(tools) == YK_TOOLS_NONE)
-    return yk_err_set(err, YK_E_INVAL, "--tool-call-parser: expected one of " YK_TOOL_FORMAT_NAMES ", found \"%.30s\"",
-                      tools);
+    return yk_err_set(
+        err, YK_E_INVAL,
+        "--tool-call-parser: expected a name that --help lists (hermes, llama3_json, ...), found \"%.30s\"", tools);
   if (reasoning && !is_reasoning_parser(reasoning))
     return yk_err_set(err, YK_E_INVAL,
-                      "--reasoning-parser: expected one of " YK_REASONING_NAMES ", none, found \"%.60s\"", reasoning);
+                      "--reasoning-parser: expected a name that --help lists (qwen3, deepseek_r1, ..., none), found "
+                      "\"%.60s\"",
+                      reasoning);
   return YK_OK;
 }

@@ -22,17 +22,19 @@ FIRST = {"number": "\\-0-9", "integer": "\\-0-9", "boolean": "tTfF", "object": "
 
 
 class Style:
-    def __init__(self, key, key_end, end, ends, gap="", pads=False):
+    def __init__(self, key, key_end, end, ends, gap="", pads=False, marks=False):
         self.key, self.key_end, self.end = key, key_end, end
         self.ends = ends    # texts that end a value for the parser
         self.gap = gap      # a regular expression of white space between tags
         self.pads = pads    # the value stands on separate lines
+        self.marks = marks  # "true" or "false" after key_end shows whether the value is a string
 
 
 STYLES = {
     "qwen_xml": Style("<parameter=", ">", "</parameter>\n", ("</parameter>", "<parameter=", "</function>"), pads=True),
     "minimax_xml": Style('<parameter name="', '">', "</parameter>\n", ("</parameter>",)),
     "glm_xml": Style("<arg_key>", "</arg_key>", "</arg_value>", ("</arg_value>",), gap="\\n?"),
+    "dsml": Style('<｜DSML｜parameter name="', '" string="', "</｜DSML｜parameter>\n", ("</｜DSML｜parameter>",), marks=True),
 }
 
 
@@ -177,9 +179,33 @@ class Arguments:
                    for _, schema in others):
             raise Refused(path, f"the text {json.dumps(string)} beside other types is not supported {IN_CALLS}")
 
+    def string(self, schema, path):
+        """The format of a string whose type is marked."""
+        if "const" in schema:
+            if any(end in schema["const"] for end in self.style.ends):
+                raise Refused(path, f"the value {json.dumps(schema['const'])} contains a tag of calls")
+            return text(schema["const"])
+        if "pattern" in schema or {"minLength", "maxLength"} & set(schema):
+            pattern = without_tags(schema["pattern"]) if "pattern" in schema else of_length(schema)
+            return regex(pattern) if pattern.strip("^$") else text("")
+        return any_text(self.style.ends)
+
+    def marked(self, node, path):
+        """The format of a value after the mark of its type."""
+        formats = []
+        for kind, schema in self.branches(node, path):
+            if kind in (None, "string"):
+                formats.append(sequence([text('true">'), self.string(schema, path)]))
+            if kind != "string":
+                others = {"type": sorted(FIRST) + ["null"]} if kind is None else schema
+                formats.append(sequence([text('false">'), self.part(others)]))
+        return either(formats)
+
     def tagged(self, key, node, path):
         """key: a format."""
         style = self.style
+        if style.marks:
+            return sequence([text(style.key), key, text(style.key_end), self.marked(node, path), text(style.end)])
         value, pads = self.value(node, path)
         pads |= style.pads
         gap = [regex(style.gap)] if style.gap else []

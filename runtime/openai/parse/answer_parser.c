@@ -44,7 +44,10 @@ static const yk_call_form *form_of(yk_tool_format format)
                                                                [YK_TOOLS_GLM4] = &yk_form_glm4,
                                                                [YK_TOOLS_PHI4_MINI] = &yk_form_phi4_mini,
                                                                [YK_TOOLS_OPENAI] = &yk_form_harmony,
-                                                               [YK_TOOLS_PYTHONIC] = &yk_form_pythonic};
+                                                               [YK_TOOLS_PYTHONIC] = &yk_form_pythonic,
+                                                               [YK_TOOLS_DEEPSEEK_V32] = &yk_form_deepseek_v32,
+                                                               [YK_TOOLS_NEMOTRON_JSON] = &yk_form_nemotron_json,
+                                                               [YK_TOOLS_OLMO3] = &yk_form_olmo3};
   return forms[format];
 }
 
@@ -60,7 +63,8 @@ static bool has_messages(const yk_answer_parser_options *options)
 static void take_reasoning(void *user, char c, bool is_special)
 {
   yk_answer_parser *parser = user;
-  yk_calls_add_byte(&parser->calls, YK_EVENT_REASONING, c, is_special);
+  bool is_content = parser->options.reasoning->is_content;
+  yk_calls_add_byte(&parser->calls, is_content ? YK_EVENT_CONTENT : YK_EVENT_REASONING, c, is_special);
 }
 
 static void pass(void *user, char c, bool is_special)
@@ -85,6 +89,8 @@ yk_status yk_answer_parser_create(const yk_answer_parser_options *options, yk_an
                                       .user = p};
   bool has_tags = options->reasoning && !options->reasoning->has_channels && !has_messages(options);
   if (!has_tags) p->reasoning.state = YK_REASONING_BEHIND;
+  if (has_tags && options->begins_inside && options->reasoning->is_content)
+    for (const char *c = options->reasoning->tags.open; *c; c++) take_reasoning(p, *c, false);
   return YK_OK;
 }
 

@@ -5,6 +5,7 @@
  * granite: the same objects in an array behind <|tool_call|> or <tool_call>.
  * phi4_mini_json: the same array behind <|tool_call|> or the word functools, with an optional <|/tool_call|>.
  * hunyuan_a13b: the same array in <tool_calls></tool_calls>.
+ * nemotron_json: the same array in <TOOLCALL></TOOLCALL>.
  * llama3_json: the whole answer is {"name": ..., "parameters" or "arguments": {...}}, or several with ";" between,
  * after an optional <|python_tag|>. */
 #include "openai/parse/machine.h"
@@ -179,6 +180,7 @@ static const yk_tag phi4_mini_tags[] = {{"functools", YK_TAG_OPEN},        {"<|t
                                         {"<|tool_calls|>", YK_TAG_OPEN},   {"<|/tool_call|>", YK_TAG_CLOSE},
                                         {"<|/tool_calls|>", YK_TAG_CLOSE}, {NULL, 0}};
 static const yk_tag hunyuan_tags[] = {{"<tool_calls>", YK_TAG_OPEN}, {"</tool_calls>", YK_TAG_CLOSE}, {NULL, 0}};
+static const yk_tag nemotron_tags[] = {{"<TOOLCALL>", YK_TAG_OPEN}, {"</TOOLCALL>", YK_TAG_CLOSE}, {NULL, 0}};
 
 const yk_call_form yk_form_hermes = {.step = step_tagged, .end = end_tagged, .tags = hermes_tags};
 const yk_call_form yk_form_granite = {.step = step_tagged, .end = end_tagged, .tags = granite_tags, .has_arrays = true};
@@ -186,5 +188,7 @@ const yk_call_form yk_form_phi4_mini = {
     .step = step_tagged, .end = end_tagged, .tags = phi4_mini_tags, .has_arrays = true};
 const yk_call_form yk_form_hunyuan_a13b = {
     .step = step_tagged, .end = end_tagged, .tags = hunyuan_tags, .has_arrays = true};
+const yk_call_form yk_form_nemotron_json = {
+    .step = step_tagged, .end = end_tagged, .tags = nemotron_tags, .has_arrays = true};
 const yk_call_form yk_form_llama3_json = {
     .step = step_llama, .end = end_llama, .tags = llama_tags, .needs_arguments = true};

@@ -5,6 +5,9 @@
  * seed_oss: the same within <seed:tool_call>, with any number of calls inside and no tag missing.
  * minimax_m2: <minimax:tool_call><invoke name="name"><parameter name="key">value</parameter></invoke>
  *   </minimax:tool_call>, with any number of calls inside.
+ * deepseek_v32: <｜DSML｜function_calls><｜DSML｜invoke name="name"><｜DSML｜parameter name="key" string="true">value
+ *   </｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>, with any number of calls inside. With string="false" the
+ *   value is JSON.
  * glm45: <tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>, with or without white space
  *   between the tags.
  *
@@ -95,7 +98,8 @@ static void begin_value(yk_call_machine *m)
 {
   yk_strbuf *json = &m->json;
   m->types = yk_tool_schemas_types(m->options->schemas, &m->name, &m->key);
-  if (m->types == 0) m->types = m->form->unknown_type;
+  if (m->string_mark == 't') m->types = YK_TYPE_STRING;
+  if (m->types == 0) m->types = m->string_mark == 'f' ? YK_TYPE_ANY : m->form->unknown_type;
   m->in_text = m->types == YK_TYPE_STRING;
   m->begins_newline = m->has_newline = false;
   json->length = m->value.length = 0;
@@ -128,6 +132,10 @@ static void write_value(yk_call_machine *m, char c, bool is_special)
 /* Holds back a newline, which may be the last byte, and drops the first. */
 static void add_to_value(yk_call_machine *m, char c, bool is_special)
 {
+  if (m->form->marks_strings) {
+    write_value(m, c, is_special);
+    return;
+  }
   bool is_first = m->value.length == 0 && !m->has_newline && !m->begins_newline;
   if (is_first && c == '\n') {
     m->begins_newline = true;
@@ -215,6 +223,21 @@ static void step_between(yk_call_machine *m, char c)
   }
 }
 
+/* The length of the name in a text that may end with string="true" or string="false" after the name. */
+static size_t take_string_mark(yk_call_machine *m, const char *text, size_t n_bytes)
+{
+  static const char *const marks[] = {" string=\"true\"", " string=\"false\""};
+  m->string_mark = '\0';
+  while (n_bytes > 0 && yk_json_is_space(text[n_bytes - 1])) n_bytes--;
+  for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+    size_t n_mark = strlen(marks[i]);
+    if (n_bytes < n_mark || memcmp(text + n_bytes - n_mark, marks[i], n_mark) != 0) continue;
+    m->string_mark = "tf"[i];
+    return n_bytes - n_mark;
+  }
+  return n_bytes;
+}
+
 static void step_key(yk_call_machine *m, char c)
 {
   size_t n_end = strlen(m->form->key_end);
@@ -224,6 +247,7 @@ static void step_key(yk_call_machine *m, char c)
   if (memcmp(m->key.data + n_key, m->form->key_end, n_end) != 0) return;
   yk_strbuf key = m->key;
   m->key = YK_STRBUF_INIT;
+  if (m->form->marks_strings) n_key = take_string_mark(m, key.data, n_key);
   take_name(&m->key, key.data, n_key);
   yk_strbuf_free(&key);
   m->state = BEFORE_VALUE;
@@ -399,6 +423,13 @@ static const yk_tag minimax_tags[] = {{"<minimax:tool_call>", YK_TAG_OPEN},
                                       {"</invoke>", YK_TAG_END},
                                       {"</minimax:tool_call>", YK_TAG_CLOSE},
                                       {NULL, 0}};
+static const yk_tag deepseek_v32_tags[] = {{"<｜DSML｜function_calls>", YK_TAG_OPEN},
+                                           {"<｜DSML｜invoke name=", YK_TAG_CALL},
+                                           {"<｜DSML｜parameter name=", YK_TAG_KEY},
+                                           {"</｜DSML｜parameter>", YK_TAG_VALUE_END},
+                                           {"</｜DSML｜invoke>", YK_TAG_END},
+                                           {"</｜DSML｜function_calls>", YK_TAG_CLOSE},
+                                           {NULL, 0}};
 static const yk_tag glm45_tags[] = {
     {"<tool_call>", YK_TAG_OPEN | YK_TAG_CALL}, {"<arg_key>", YK_TAG_KEY},      {"<arg_value>", YK_TAG_VALUE},
     {"</arg_value>", YK_TAG_VALUE_END},         {"</tool_call>", YK_TAG_CLOSE}, {NULL, 0}};
@@ -415,6 +446,13 @@ const yk_call_form yk_form_seed_oss = {
     .step = step, .end = end, .tags = seed_oss_tags, .name_end = '>', .key_end = ">", .unknown_type = YK_TYPE_STRING};
 const yk_call_form yk_form_minimax_m2 = {
     .step = step, .end = end, .tags = minimax_tags, .name_end = '>', .key_end = ">", .unknown_type = YK_TYPE_STRING};
+const yk_call_form yk_form_deepseek_v32 = {.step = step,
+                                           .end = end,
+                                           .tags = deepseek_v32_tags,
+                                           .name_end = '>',
+                                           .key_end = ">",
+                                           .marks_strings = true,
+                                           .unknown_type = YK_TYPE_STRING};
 const yk_call_form yk_form_glm45 = {.step = step,
                                     .end = end,
                                     .tags = glm45_tags,

@@ -43,8 +43,9 @@ typedef struct yk_call_form {
   char name_end;                   /* byte after a function's name */
   const char *key_end;             /* text after an argument's name */
   bool is_lenient;                 /* the end tag of a value may be missing */
-  bool trims_each;                 /* a value loses a newline at either end, else only a pair of newlines */
-  unsigned unknown_type;           /* of an argument that the schema does not name */
+  bool marks_strings;    /* string="true" or "false" follows an argument's name; a value keeps newlines at either end */
+  bool trims_each;       /* a value loses a newline at either end, else only a pair of newlines */
+  unsigned unknown_type; /* of an argument that the schema does not name */
 } yk_call_form;
 
 /* The current call, if it is an object with a name and arguments. */
@@ -81,6 +82,7 @@ struct yk_call_machine {
   yk_strbuf key, value;  /* of an argument */
   yk_strbuf json;        /* translated arguments that are not emitted */
   unsigned types;        /* of the value */
+  char string_mark;      /* first byte of the mark after the argument's name, 't' or 'f'; 0: none */
   bool has_key, in_text; /* an argument has been written; the value is written as it arrives */
   /* A message with a channel: its kind, and whether earlier ones had reasoning or content. */
   yk_answer_event_kind message;
@@ -92,7 +94,7 @@ struct yk_call_machine {
 extern const yk_call_form yk_form_hermes, yk_form_llama3_json, yk_form_granite, yk_form_hunyuan_a13b, yk_form_mistral,
     yk_form_deepseek_v3, yk_form_deepseek_v31, yk_form_kimi_k2, yk_form_gemma4, yk_form_functiongemma,
     yk_form_qwen3_coder, yk_form_minimax_m2, yk_form_seed_oss, yk_form_glm45, yk_form_glm4, yk_form_phi4_mini,
-    yk_form_harmony, yk_form_pythonic;
+    yk_form_harmony, yk_form_pythonic, yk_form_deepseek_v32, yk_form_nemotron_json, yk_form_olmo3;
 
 /* ---- Emitting ---------------------------------------------------------------------------------------------------- */
 

@@ -5,15 +5,22 @@
 #include "openai/parse/json_scan.h"
 
 static const char kimi_section[] = "<|tool_calls_section_begin|>";
+static const char apriel_close[] = "[BEGIN FINAL RESPONSE]";
 
 static const yk_reasoning parsers[] = {
     {.name = "qwen3", .tags = {"<think>", "</think>", NULL}},
     {.name = "deepseek_r1", .tags = {"<think>", "</think>", NULL}, .begins_inside = true},
     {.name = "deepseek_v3", .tags = {"<think>", "</think>", NULL}},
     {.name = "glm45", .tags = {"<think>", "</think>", NULL}},
+    {.name = "glm47", .tags = {"<think>", "</think>", NULL}},
     {.name = "kimi_k2", .tags = {"<think>", "</think>", kimi_section}},
     {.name = "minimax_m2", .tags = {"<think>", "</think>", NULL}, .begins_inside = true},
+    {.name = "minimax_m2_append_think",
+     .tags = {"<think>", "</think>", NULL},
+     .begins_inside = true,
+     .is_content = true},
     {.name = "nemotron_v3", .tags = {"<think>", "</think>", NULL}, .begins_inside = true},
+    {.name = "olmo3", .tags = {"<think>", "</think>", NULL}, .begins_inside = true},
     {.name = "mistral", .tags = {"[THINK]", "[/THINK]", NULL}},
     {.name = "gemma4", .tags = {"<|channel>thought", "<channel|>", NULL}},
     {.name = "granite", .tags = {"Here is my thought process:", "Here is my response:", NULL}},
@@ -26,6 +33,10 @@ static const yk_reasoning parsers[] = {
      .tags = {"<think>", "</think>", NULL},
      .answer_open = "<response>",
      .answer_close = "</response>"},
+    {.name = "apriel",
+     .tags = {"Here are my reasoning steps:", apriel_close, "<tool_calls>"},
+     .answer_open = apriel_close,
+     .answer_close = "[END FINAL RESPONSE]"},
     {.name = "openai_gptoss", .has_channels = true},
 };
 
@@ -43,7 +54,8 @@ const yk_reasoning *yk_reasoning_of_template(const char *template_text)
   } marks[] = {{"<|channel|>analysis", "openai_gptoss"},
                {"[THINK]", "mistral"},
                {"<|channel>thought", "gemma4"},
-               {"<seed:think>", "seed_oss"}};
+               {"<seed:think>", "seed_oss"},
+               {apriel_close, "apriel"}};
   for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
     if (strstr(template_text, marks[i].mark)) return yk_reasoning_find(marks[i].name);
   bool thinks = strstr(template_text, "<think>") || strstr(template_text, "</think>");
@@ -107,6 +119,14 @@ static void enter(yk_reasoning_split *s, yk_reasoning_state state)
   drop(s);
 }
 
+/* Passes the held bytes, which end with a tag, as reasoning that is content: the tag is visible even if it is a special
+ * token. */
+static void pass_tag(yk_reasoning_split *s)
+{
+  for (size_t i = 0; i < s->held.length; i++) s->reason(s->user, s->held.data[i], false);
+  drop(s);
+}
+
 static void step_beginning(yk_reasoning_split *s, char c, bool is_special)
 {
   bool is_space = s->held.length == s->n_space && yk_json_is_space(c), opens = false, answers = false;
@@ -117,7 +137,10 @@ static void step_beginning(yk_reasoning_split *s, char c, bool is_special)
   }
   bool is_part = begins(s, s->tags->tags.open, &opens);
   is_part |= begins(s, s->tags->answer_open, &answers);
-  if (opens || answers) {
+  if (opens && s->tags->is_content) {
+    s->state = YK_REASONING_INSIDE;
+    pass_tag(s);
+  } else if (opens || answers) {
     enter(s, opens ? YK_REASONING_INSIDE : YK_REASONING_ANSWER);
   } else if (!is_part) {
     s->state = YK_REASONING_BEHIND;
@@ -139,7 +162,9 @@ static void step_between(yk_reasoning_split *s, char c, bool is_special, const c
   bool is_part = begins(s, close, &closes);
   is_part |= begins(s, call, &ends);
   if (closes) {
-    enter(s, YK_REASONING_CLOSED);
+    const char *open = s->tags->answer_open;
+    bool opens_answer = s->state == YK_REASONING_INSIDE && open && strcmp(open, close) == 0;
+    enter(s, opens_answer ? YK_REASONING_ANSWER : YK_REASONING_CLOSED);
   } else if (ends) {
     size_t n_space = s->n_space;
     s->state = YK_REASONING_BEHIND;
@@ -151,6 +176,22 @@ static void step_between(yk_reasoning_split *s, char c, bool is_special, const c
     s->has_text = true;
     release(s, take, is_first ? n_before + 1 : n_before);
     if (!is_first) step_between(s, c, is_special, close, call); /* the byte may begin a tag */
+  }
+}
+
+/* Inside reasoning that is content: all bytes are passed on. */
+static void step_content(yk_reasoning_split *s, char c, bool is_special)
+{
+  bool closes = false;
+  if (!hold(s, c, is_special)) return;
+  bool is_part = begins(s, s->tags->tags.close, &closes);
+  if (closes) {
+    s->state = YK_REASONING_BEHIND;
+    pass_tag(s);
+  } else if (!is_part) {
+    size_t n_before = s->held.length - 1;
+    release(s, s->reason, n_before > 0 ? n_before : 1);
+    if (n_before > 0) step_content(s, c, is_special); /* the byte may begin a tag */
   }
 }
 
@@ -173,7 +214,12 @@ void yk_reasoning_split_byte(yk_reasoning_split *split, char c, bool is_special)
   const yk_reasoning *tags = split->tags;
   switch (split->state) {
   case YK_REASONING_BEGINNING: step_beginning(split, c, is_special); break;
-  case YK_REASONING_INSIDE: step_between(split, c, is_special, tags->tags.close, tags->tags.call); break;
+  case YK_REASONING_INSIDE:
+    if (tags->is_content)
+      step_content(split, c, is_special);
+    else
+      step_between(split, c, is_special, tags->tags.close, tags->tags.call);
+    break;
   case YK_REASONING_CLOSED: step_closed(split, c, is_special); break;
   case YK_REASONING_ANSWER: step_between(split, c, is_special, tags->answer_close, NULL); break;
   case YK_REASONING_BEHIND: split->pass(split->user, c, is_special); break;

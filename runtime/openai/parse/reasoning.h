@@ -13,16 +13,19 @@ typedef struct yk_reasoning {
   yk_reasoning_tags tags;
   bool has_channels;  /* the channel of a message decides (family_harmony.c); there are no tags */
   bool begins_inside; /* unless the prompt closes it, an answer begins with reasoning, without the open tag */
-  const char *answer_open, *answer_close; /* tags around the answer after the reasoning, which are removed; or NULL */
+  bool is_content; /* reasoning and its tags are content, which begins with the open tag if the prompt has that tag */
+  /* Tags around the answer after the reasoning, which are removed, or NULL. If answer_open equals tags.close, one tag
+   * ends the reasoning and opens the answer. */
+  const char *answer_open, *answer_close;
 } yk_reasoning;
 
 /* yk_reasoning_find - the tags of a parser's name; NULL for any other name. */
 const yk_reasoning *yk_reasoning_find(const char *name);
 
-/* YK_REASONING_NAMES - every name, for messages. */
+/* YK_REASONING_NAMES - every name, for --help; errors have no room for the list. */
 #define YK_REASONING_NAMES                                                                                             \
-  "qwen3, deepseek_r1, deepseek_v3, glm45, kimi_k2, minimax_m2, mistral, gemma4, granite, seed_oss, hunyuan_a13b, "    \
-  "ernie45, nemotron_v3, openai_gptoss"
+  "qwen3, deepseek_r1, deepseek_v3, glm45, glm47, kimi_k2, minimax_m2, minimax_m2_append_think, mistral, gemma4, "     \
+  "granite, seed_oss, hunyuan_a13b, ernie45, nemotron_v3, olmo3, apriel, openai_gptoss"
 
 /* yk_reasoning_of_template - the tags that a chat template contains; NULL if there are none. */
 const yk_reasoning *yk_reasoning_of_template(const char *template_text);
@@ -39,7 +42,7 @@ yk_reasoning_beginning yk_reasoning_beginning_of(const yk_reasoning *reasoning, 
 /* Splits text byte by byte. Owned by the parser of an answer. */
 typedef enum yk_reasoning_state {
   YK_REASONING_BEGINNING, /* white space and part of an open tag are held */
-  YK_REASONING_INSIDE,    /* white space and part of a close tag are held */
+  YK_REASONING_INSIDE,    /* white space (not where reasoning is content) and part of a close tag are held */
   YK_REASONING_CLOSED,    /* white space after a close tag is dropped, and part of the answer's open tag held */
   YK_REASONING_ANSWER,    /* between the answer's tags; white space and part of the close tag are held */
   YK_REASONING_BEHIND

@@ -10,11 +10,14 @@ static const struct {
              {"llama3_json", YK_TOOLS_LLAMA3_JSON},
              {"llama4_json", YK_TOOLS_LLAMA3_JSON},
              {"ernie45", YK_TOOLS_HERMES},
+             {"granite4", YK_TOOLS_HERMES},
              {"granite", YK_TOOLS_GRANITE},
              {"hunyuan_a13b", YK_TOOLS_HUNYUAN_A13B},
+             {"apriel", YK_TOOLS_HUNYUAN_A13B},
              {"mistral", YK_TOOLS_MISTRAL},
              {"deepseek_v3", YK_TOOLS_DEEPSEEK_V3},
              {"deepseek_v31", YK_TOOLS_DEEPSEEK_V31},
+             {"deepseek_v32", YK_TOOLS_DEEPSEEK_V32},
              {"kimi_k2", YK_TOOLS_KIMI_K2},
              {"gemma4", YK_TOOLS_GEMMA4},
              {"functiongemma", YK_TOOLS_FUNCTIONGEMMA},
@@ -26,9 +29,11 @@ static const struct {
              {"glm47", YK_TOOLS_GLM45},
              {"glm4", YK_TOOLS_GLM4},
              {"phi4_mini_json", YK_TOOLS_PHI4_MINI},
+             {"nemotron_json", YK_TOOLS_NEMOTRON_JSON},
              {"openai", YK_TOOLS_OPENAI},
              {"pythonic", YK_TOOLS_PYTHONIC},
-             {"llama4_pythonic", YK_TOOLS_PYTHONIC}};
+             {"llama4_pythonic", YK_TOOLS_PYTHONIC},
+             {"olmo3", YK_TOOLS_OLMO3}};
 
 yk_tool_format yk_tool_format_find(const char *name)
 {
@@ -46,6 +51,7 @@ static const struct {
              {"<tool_call>", "<arg_key>", YK_TOOLS_GLM45},
              {"<minimax:tool_call>", "<invoke", YK_TOOLS_MINIMAX_M2},
              {"<seed:tool_call>", "<function", YK_TOOLS_SEED_OSS},
+             {"｜DSML｜", "function_calls>", YK_TOOLS_DEEPSEEK_V32},
              {"<|tool_calls_section_begin|>", "<|tool_call_begin|>", YK_TOOLS_KIMI_K2},
              {"<｜tool▁calls▁begin｜>", "```json", YK_TOOLS_DEEPSEEK_V3},
              {"<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>", YK_TOOLS_DEEPSEEK_V31},
@@ -55,7 +61,10 @@ static const struct {
              {"<|tool|>", "<|/tool|>", YK_TOOLS_PHI4_MINI},
              {"functools[", "", YK_TOOLS_PHI4_MINI},
              {"<|tool_call|>", "", YK_TOOLS_GRANITE},
+             {"<TOOLCALL>", "arguments", YK_TOOLS_NEMOTRON_JSON},
+             {"<function_calls>", "<functions>", YK_TOOLS_OLMO3},
              {"<tool_calls>", "arguments", YK_TOOLS_HUNYUAN_A13B},
+             {"<tool_call>", "<invoke", YK_TOOLS_NONE},
              {"<tool_call>", "arguments", YK_TOOLS_HERMES},
              {"请使用 Json 格式表示调用的参数", "<|assistant|>", YK_TOOLS_GLM4},
              {"<|python_start|>", "\"parameters\": ", YK_TOOLS_LLAMA3_JSON},
@@ -72,5 +81,5 @@ yk_tool_format yk_tool_format_of_template(const char *template_text)
 bool yk_tool_format_is_typed(yk_tool_format format)
 {
   return format == YK_TOOLS_QWEN3_CODER || format == YK_TOOLS_MINIMAX_M2 || format == YK_TOOLS_SEED_OSS ||
-         format == YK_TOOLS_GLM45;
+         format == YK_TOOLS_GLM45 || format == YK_TOOLS_DEEPSEEK_V32;
 }

@@ -24,17 +24,20 @@ typedef enum yk_tool_format {
   YK_TOOLS_PHI4_MINI,
   YK_TOOLS_PYTHONIC,
   YK_TOOLS_OPENAI, /* messages with channels */
+  YK_TOOLS_DEEPSEEK_V32,
+  YK_TOOLS_NEMOTRON_JSON,
+  YK_TOOLS_OLMO3,
   YK_N_TOOL_FORMATS
 } yk_tool_format;
 
 /* yk_tool_format_find - the format of one of vLLM's names ("qwen3_coder"); YK_TOOLS_NONE for any other name. */
 yk_tool_format yk_tool_format_find(const char *name);
 
-/* YK_TOOL_FORMAT_NAMES - a name of every format, for messages; others are ernie45, llama4_json, qwen3_xml, glm47
- *   and llama4_pythonic. */
+/* YK_TOOL_FORMAT_NAMES - every name, for --help; errors have no room for the list. */
 #define YK_TOOL_FORMAT_NAMES                                                                                           \
-  "hermes, llama3_json, granite, mistral, deepseek_v3, deepseek_v31, kimi_k2, gemma4, functiongemma, qwen3_coder, "    \
-  "minimax_m2, seed_oss, glm4, glm45, hunyuan_a13b, phi4_mini_json, pythonic, openai"
+  "hermes, ernie45, granite4, llama3_json, llama4_json, granite, hunyuan_a13b, apriel, nemotron_json, "                \
+  "phi4_mini_json, mistral, deepseek_v3, deepseek_v31, deepseek_v32, kimi_k2, gemma4, functiongemma, qwen3_coder, "    \
+  "qwen3_xml, minimax_m2, seed_oss, glm45, glm47, glm4, openai, pythonic, llama4_pythonic, olmo3"
 
 /* yk_tool_format_of_template - the format whose tags a chat template contains; YK_TOOLS_NONE if there are none. */
 yk_tool_format yk_tool_format_of_template(const char *template_text);
