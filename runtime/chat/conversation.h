@@ -46,7 +46,9 @@ typedef enum yk_content_form {
 /* The forms that a template takes, as found by the helper in its syntax tree. */
 typedef struct yk_template_needs {
   yk_content_form content;
-  bool content_null;      /* the template tests content for none: an assistant's absent content stays null, else "" */
+  /* The template tests content for none: an assistant's absent content stays null, else "". If the template fails on
+   * null, the helper renders again with "". */
+  bool content_null;
   bool argument_strings;  /* arguments of tool calls are used as strings and stay unchanged; else they are objects */
   bool no_developer;      /* the template lacks the role "developer", which becomes "system" */
   bool calls_in_metadata; /* the template has a call as "metadata", its name, and results as the role "observation" */

@@ -80,6 +80,14 @@ static void test_content_that_is_not_there(void **state)
   const char *const measured[][2] = {{NONE, "2 0 3 "}, {ABSENT, "2 0 3 "}, {EMPTY, "2 0 3 "}, {NULL, NULL}};
   check_many("{% for m in messages %}{% if not (m.content is none) %}{{ m.content|length }} {% endif %}{% endfor %}",
              measured);
+  /* Null is what these test for, and what they fail on. */
+  const char *const searched[][2] = {{NONE, "  sun "}, {ABSENT, "  sun "}, {EMPTY, "  sun "}, {NULL, NULL}};
+  check_many("{% for m in messages %}{% if 'u' in m.content %}{{ m.content }}{% elif m.content is none %}no{% endif %}"
+             " {% endfor %}",
+             searched);
+  const char *const trimmed[][2] = {{NONE, "hi  sun "}, {NULL, NULL}};
+  check_many("{% for m in messages %}{{ m.content.strip() }}{% if m.content is none %}no{% endif %} {% endfor %}",
+             trimmed);
 }
 
 static void test_forms_of_content(void **state)

@@ -182,7 +182,8 @@ static void forms_of_templates(void **state)
               {"formatted as functools[{...}]", YK_TOOLS_PHI4_MINI, NULL},
               {"在调用上述函数时，请使用 Json 格式表示调用的参数。<|assistant|>", YK_TOOLS_GLM4, NULL},
               {"<|python_start|>", YK_TOOLS_PYTHONIC, NULL},
-              {"<|python_start|>{{- '{\"name\": ' }}{{- '\"parameters\": ' }}", YK_TOOLS_LLAMA3_JSON, NULL},
+              {"Use exact format: [func_name1(a=b), func_name2(...)] '\"parameters\": '", YK_TOOLS_PYTHONIC, NULL},
+              {"<|header_start|>{{- '{\"name\": ' }}{{- '\"parameters\": ' }}", YK_TOOLS_LLAMA3_JSON, NULL},
               {"Environment: ipython {\"name\": f, \"parameters\": x}", YK_TOOLS_LLAMA3_JSON, NULL}};
   for (size_t i = 0; each_case(i, i < N_ROWS(rows)); i++) {
     const yk_reasoning *found = yk_reasoning_of_template(rows[i].text);

@@ -338,6 +338,18 @@ class Renderer:
         return self.templates[name, marked]
 
     def render(self, request):
+        """A template that fails on a content that is null gets an empty text in its place."""
+        messages = request["variables"]["messages"]
+        try:
+            return self.render_once(request)
+        except (TypeError, self.jinja2.exceptions.UndefinedError) as error:
+            if "None" not in str(error) or all(message["content"] is not None for message in messages):
+                raise
+        for message in messages:
+            message["content"] = "" if message["content"] is None else message["content"]
+        return self.render_once(request)
+
+    def render_once(self, request):
         """Special tokens never have marks; texts of the conversation may."""
         plain = request["variables"]["messages"], request["variables"]["others"]
         text_type = marked_text.marked_text_type(request["mark"]) if request["mark"] else None

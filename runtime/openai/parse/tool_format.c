@@ -67,7 +67,8 @@ static const struct {
              {"<tool_call>", "<invoke", YK_TOOLS_NONE},
              {"<tool_call>", "arguments", YK_TOOLS_HERMES},
              {"请使用 Json 格式表示调用的参数", "<|assistant|>", YK_TOOLS_GLM4},
-             {"<|python_start|>", "\"parameters\": ", YK_TOOLS_LLAMA3_JSON},
+             {"[func_name1(", "", YK_TOOLS_PYTHONIC},
+             {"<|header_start|>", "\"parameters\": ", YK_TOOLS_LLAMA3_JSON},
              {"<|python_start|>", "", YK_TOOLS_PYTHONIC},
              {"Environment: ipython", "\"parameters\": ", YK_TOOLS_LLAMA3_JSON}};
 
