@@ -336,6 +336,13 @@ typedef struct yk_cap_logits_args {
   float cap;
 } yk_cap_logits_args;
 
+/* round_sums: y = sums, rounded.   sums f32 device [count]; y act [count] */
+typedef struct yk_round_sums_args {
+  void *y;
+  const float *sums;
+  int64_t count;
+} yk_round_sums_args;
+
 typedef struct yk_device_ops {
   const char *name;                     /* "cpu", "cuda" */
   const yk_device_abilities *abilities; /* building a model of other sizes fails */
@@ -410,6 +417,7 @@ typedef struct yk_device_ops {
   yk_status (*row_norms)(yk_device *dev, const yk_row_norms_args *args, yk_err *err);
   bool needs_kv_staging; /* for 8-bit caches: see yk_kv_layer */
   yk_status (*gather_rows)(yk_device *dev, const yk_gather_rows_args *args, yk_err *err);
+  yk_status (*round_sums)(yk_device *dev, const yk_round_sums_args *args, yk_err *err);
   yk_status (*layer_inputs)(yk_device *dev, const yk_layer_inputs_args *args, yk_err *err);
   yk_status (*multiply)(yk_device *dev, const yk_multiply_args *args, yk_err *err);
   yk_status (*cap_logits)(yk_device *dev, const yk_cap_logits_args *args, yk_err *err);

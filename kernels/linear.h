@@ -28,6 +28,17 @@ typedef struct yk_linear yk_linear; /* a device's prepared form of a layer */
 
 enum { YK_MAX_LINEAR_PARTS = 6 };
 
+/* Slices of K with a fixed order of additions: at most MOST, each of a multiple of UNIT inputs if there are several. */
+enum { YK_MOST_K_SLICES = 8, YK_K_SLICE_UNIT = 128 };
+
+/* yk_linear_k_slices - the largest power of two of equal slices that k inputs can be divided into. Thread: any. */
+static inline int yk_linear_k_slices(int64_t k)
+{
+  int n = YK_MOST_K_SLICES;
+  while (n > 1 && k % (n * (int64_t)YK_K_SLICE_UNIT) != 0) n /= 2;
+  return n;
+}
+
 typedef struct yk_range {
   int64_t begin, end; /* [begin, end) */
 } yk_range;
@@ -85,6 +96,12 @@ typedef struct yk_linear_spec {
   bool f32_output;          /* lm_head: y is float32 for any activation type */
   bool is_grouped;          /* a mixture's experts (mixture.h), not for linear_forward */
   int32_t max_tokens;       /* rows of the largest forward; for experts, slots */
+  /* 0: the device adds in any order. Else a row of y has the same bits for any other rows: K is k_slices equal slices,
+   * 1, 2, 4 or 8; a slice's sum adds its inputs in one order that depends on the weights' format alone, and the sums of
+   * slices are added in float32 in a balanced binary tree. With f32_output y is the tree's sum: if ranks have 1 / n of
+   * the inputs and of the slices, the ranks' sums are the nodes of the tree over all slices. Not for adapters, inputs
+   * in another order, quantised inputs and experts. GPUs ignore the number. */
+  int k_slices;
   /* Low-rank adapters that the layer may have, and their largest rank; 0: none. Only layers of one matrix have
    * them. */
   int32_t n_adapters, adapter_rank;

@@ -115,6 +115,26 @@ static yk_status check_part(const yk_linear_spec *spec, int index, yk_err *err)
   return check_matrices(spec, index, err);
 }
 
+static yk_status check_slices(const yk_linear_spec *spec, yk_err *err)
+{
+  const int n = spec->k_slices;
+  if (n == 0) return YK_OK;
+  if (n != 1 && n != 2 && n != 4 && n != YK_MOST_K_SLICES)
+    return yk_err_set(err, YK_E_INVAL, "linear: slices of K: expected 1, 2, 4 or %d, found %d", YK_MOST_K_SLICES, n);
+  for (int i = 0; i < spec->n_parts; i++) {
+    const yk_linear_part *part = &spec->parts[i];
+    if (n > 1 && yk_range_size(part->k) % (n * (int64_t)YK_K_SLICE_UNIT) != 0)
+      return yk_err_set(err, YK_E_INVAL, "linear part %d: %d slices of K: expected a multiple of %d inputs, found %lld",
+                        i, n, n * YK_K_SLICE_UNIT, (long long)yk_range_size(part->k));
+    if (part->x_size > 0 || part->fp8_inputs)
+      return yk_err_set(err, YK_E_UNSUPPORTED, "linear part %d: slices of K: inputs in another order, or 8-bit inputs",
+                        i);
+  }
+  if (spec->n_matrices > 1 || spec->n_adapters > 0 || spec->is_grouped)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "linear: slices of K: expected one matrix without adapters");
+  return YK_OK;
+}
+
 static yk_status check_activation(const yk_linear_spec *spec, yk_err *err)
 {
   const yk_activation *a = &spec->activation;
@@ -148,6 +168,7 @@ yk_status yk_linear_check(const yk_linear_spec *spec, yk_err *err)
                       "matrices",
                       spec->n_adapters, spec->adapter_rank, spec->n_matrices);
   for (int i = 0; i < spec->n_parts; i++) YK_TRY(check_part(spec, i, err));
+  YK_TRY(check_slices(spec, err));
   return check_activation(spec, err);
 }
 

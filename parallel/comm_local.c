@@ -180,6 +180,20 @@ static void reduce_i32(int32_t *to, const int32_t *from, int64_t begin, int64_t 
     for (int64_t i = begin; i < end; i++) to[i] = from[i] > to[i] ? from[i] : to[i];
 }
 
+/* Each rank has reduced its share of 32-bit elements in place: copies the others' shares. */
+static yk_status collect_shares(yk_comm *comm, void *data, int64_t count, yk_err *err)
+{
+  const void *const *theirs = group_of(comm)->published;
+  YK_TRY(publish_and_wait(comm, NULL, move_i32_results, &count, err));
+  for (int rank = 0; rank < comm->n_ranks; rank++) {
+    const int64_t begin = yk_share_begin(count, rank, comm->n_ranks) * (int64_t)sizeof(int32_t);
+    const int64_t end = yk_share_begin(count, rank + 1, comm->n_ranks) * (int64_t)sizeof(int32_t);
+    if (rank != comm->rank && end > begin)
+      memcpy((char *)data + begin, (const char *)theirs[rank] + begin, (size_t)(end - begin));
+  }
+  return publish_and_wait(comm, NULL, NULL, NULL, err);
+}
+
 /* Each rank reduces its share in place, which no other rank accesses before the barrier, and copies the others' shares.
  * The order of integer additions is irrelevant. */
 static yk_status local_all_reduce_i32(yk_comm *comm, int32_t *data, int64_t count, yk_reduction reduction, yk_err *err)
@@ -191,13 +205,30 @@ static yk_status local_all_reduce_i32(yk_comm *comm, int32_t *data, int64_t coun
   int64_t end = yk_share_begin(count, comm->rank + 1, comm->n_ranks);
   for (int rank = 0; rank < comm->n_ranks; rank++)
     if (rank != comm->rank) reduce_i32(data, theirs[rank], first, end, reduction);
-  YK_TRY(publish_and_wait(comm, NULL, move_i32_results, &count, err));
-  for (int rank = 0; rank < comm->n_ranks; rank++) {
-    int64_t begin = yk_share_begin(count, rank, comm->n_ranks);
-    int64_t n = yk_share_begin(count, rank + 1, comm->n_ranks) - begin;
-    if (rank != comm->rank && n > 0) memcpy(data + begin, (const int32_t *)theirs[rank] + begin, (size_t)n * 4);
+  return collect_shares(comm, data, count, err);
+}
+
+/* Elements begin .. end - 1 of the sum over ranks. */
+static void add_tree(float *to, const void *const *of_ranks, int n_ranks, int64_t begin, int64_t end)
+{
+  for (int64_t i = begin; i < end; i++) {
+    float sums[YK_MAX_RANKS] = {0};
+    for (int rank = 0; rank < n_ranks; rank++) sums[rank] = ((const float *)of_ranks[rank])[i];
+    for (int step = 1; step < n_ranks; step *= 2)
+      for (int rank = 0; rank + step < n_ranks; rank += 2 * step) sums[rank] += sums[rank + step];
+    to[i] = sums[0];
   }
-  return publish_and_wait(comm, NULL, NULL, NULL, err);
+}
+
+/* As local_all_reduce_i32. */
+static yk_status local_all_reduce_tree(yk_comm *comm, float *data, int64_t count, yk_err *err)
+{
+  if (comm->n_ranks == 1) return YK_OK;
+  YK_TRY(publish(comm, data, move_i32_shares, &count, err));
+  const void *const *theirs = group_of(comm)->published;
+  add_tree(data, theirs, comm->n_ranks, yk_share_begin(count, comm->rank, comm->n_ranks),
+           yk_share_begin(count, comm->rank + 1, comm->n_ranks));
+  return collect_shares(comm, data, count, err);
 }
 
 static void *row_of(const yk_comm *comm, const yk_all_reduce_add_norm_args *args, void *matrix, int32_t row)
@@ -513,6 +544,7 @@ static yk_status create_end(const yk_world *world, group *const *groups, int ran
   static const yk_comm_ops ops = {.name = "local",
                                   .destroy = local_destroy,
                                   .all_reduce = local_all_reduce,
+                                  .all_reduce_tree = local_all_reduce_tree,
                                   .all_reduce_add_norm = local_all_reduce_add_norm,
                                   .all_reduce_i32 = local_all_reduce_i32,
                                   .gather = local_gather,

@@ -113,6 +113,7 @@ static const yk_device_ops ops = {
     .gated_delta = yk_cpu_gated_delta,
     .mamba = yk_cpu_mamba,
     .gather_rows = yk_cpu_gather_rows,
+    .round_sums = yk_cpu_round_sums,
     .layer_inputs = yk_cpu_layer_inputs,
     .multiply = yk_cpu_multiply,
     .cap_logits = yk_cpu_cap_logits,

@@ -91,6 +91,7 @@ yk_status yk_cpu_latent_attention(yk_device *dev, const yk_latent_attention_args
 yk_status yk_cpu_gated_delta(yk_device *dev, const yk_gated_delta_args *args, yk_err *err);
 yk_status yk_cpu_mamba(yk_device *dev, const yk_mamba_args *args, yk_err *err);
 yk_status yk_cpu_gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk_err *err);
+yk_status yk_cpu_round_sums(yk_device *dev, const yk_round_sums_args *args, yk_err *err);
 yk_status yk_cpu_layer_inputs(yk_device *dev, const yk_layer_inputs_args *args, yk_err *err);
 yk_status yk_cpu_multiply(yk_device *dev, const yk_multiply_args *args, yk_err *err);
 yk_status yk_cpu_cap_logits(yk_device *dev, const yk_cap_logits_args *args, yk_err *err);

@@ -287,6 +287,13 @@ yk_status yk_cpu_gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk
   return YK_OK;
 }
 
+yk_status yk_cpu_round_sums(yk_device *dev, const yk_round_sums_args *args, yk_err *err)
+{
+  (void)err;
+  yk_cpu_device_of(dev)->simd->from_f32(args->y, dev->dtype, args->sums, (size_t)args->count);
+  return YK_OK;
+}
+
 /* An infinite logit stays infinite, so that sampling reports the row as failed. */
 static void cap_columns(void *context, int thread, int64_t begin, int64_t end)
 {

@@ -41,6 +41,7 @@ const char *yk_cli_option_named(const char *message, const char **rest)
       {"pipeline stages:", "--pipeline-parallel-size:"},
       {"devices:", "--devices:"},
       {"disable_custom_all_reduce:", "--disable-custom-all-reduce:"},
+      {"batch_invariant:", "--batch-invariant:"},
   };
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     size_t length = strlen(names[i].field);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "model/invariance.h"
 #include "model/layer.h"
 #include "model/rope.h"
 #include "model/row_norms.h"
@@ -69,7 +70,9 @@ static yk_status specify(const yk_rank_source *source, int32_t layer, projection
   if (n_parts > PART_K) YK_TRY(yk_rank_column_part(source, &k_proj, kv, &out->qkv.parts[PART_K], err));
   if (n_parts > PART_V) YK_TRY(yk_rank_column_part(source, &v_proj, kv, &out->qkv.parts[PART_V], err));
   if (n_parts > PART_GATES) out->qkv.parts[PART_GATES] = out->qkv.parts[PART_Q];
-  return yk_rank_row_part(source, &o_proj, q, false, &out->o.parts[0], err);
+  YK_TRY(yk_invariance_column(source, &out->qkv, err));
+  YK_TRY(yk_rank_row_part(source, &o_proj, q, false, &out->o.parts[0], err));
+  return yk_invariance_row(source, &out->o, err);
 }
 
 static yk_head_layout heads_of(const yk_rank_source *source, int32_t layer)

@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "loader/integers/group_order.h"
+#include "model/invariance.h"
 
 typedef struct projections {
   yk_linear_spec gate_up, down;
@@ -20,7 +21,9 @@ static yk_status specify(const yk_rank_source *source, const yk_gated_ffn_spec *
   if (!yk_adapter_can_change(spec->up)) out->gate_up.n_adapters = out->down.n_adapters = 0;
   if (activation.is_gated) YK_TRY(yk_rank_column_part(source, &gate, spec->channels, &out->gate_up.parts[0], err));
   YK_TRY(yk_rank_column_part(source, &up, spec->channels, &out->gate_up.parts[n_parts - 1], err));
-  return yk_rank_row_part(source, &down, spec->channels, true, &out->down.parts[0], err);
+  YK_TRY(yk_invariance_column(source, &out->gate_up, err));
+  YK_TRY(yk_rank_row_part(source, &down, spec->channels, true, &out->down.parts[0], err));
+  return yk_invariance_row(source, &out->down, err);
 }
 
 static int64_t down_offset_bytes(const yk_rank_source *source, const yk_gated_ffn_spec *spec)
@@ -58,7 +61,7 @@ yk_status yk_gated_order_channels(yk_linear_spec *gate_up, const yk_linear_spec 
   const yk_group_places unpadded = {.n = width, .group = 1};
   *order = NULL;
   if (!part->k_is_sorted) return YK_OK;
-  int32_t *channels = *order = malloc((size_t)(gate_up->n_parts * n_channels) * sizeof **order);
+  int32_t *channels = *order = calloc((size_t)(gate_up->n_parts * n_channels), sizeof **order);
   if (!channels) return yk_err_set(err, YK_E_NOMEM, "no memory for the order of %lld channels", (long long)n_channels);
   for (int32_t m = 0; m < down->n_matrices; m++) {
     const yk_linear_part of_matrix = yk_linear_part_of(part, m);
@@ -123,7 +126,7 @@ yk_status yk_gated_ffn_load(const yk_rank_loader *loader, const yk_gated_ffn_spe
   return load_linears(loader, spec, &p, out, err);
 }
 
-yk_status yk_gated_ffn_forward(const yk_gated_ffn *ffn, const yk_sublayer_step *s, void *scratch, yk_err *err)
+yk_status yk_gated_ffn_forward(const yk_gated_ffn *ffn, yk_sublayer_step *s, void *scratch, yk_err *err)
 {
   int32_t n = s->batch->n_tokens;
   yk_linear_args to_inner = {

@@ -50,6 +50,6 @@ yk_status yk_gated_order_channels(yk_linear_spec *gate_up, const yk_linear_spec 
 
 /* yk_gated_ffn_forward - step->x, whose norm is complete, to step->y. scratch: bytes as measured. Errors name the
  *   operation. */
-yk_status yk_gated_ffn_forward(const yk_gated_ffn *ffn, const yk_sublayer_step *step, void *scratch, yk_err *err);
+yk_status yk_gated_ffn_forward(const yk_gated_ffn *ffn, yk_sublayer_step *step, void *scratch, yk_err *err);
 
 #endif

@@ -124,6 +124,12 @@ static yk_status embed(yk_model *m, yk_sublayer_step *s, void *residual, yk_err 
   const addition after = {
       .name = "all-reduce after embedding", .residual = residual, .alpha = 1, .norm = &m->layers[0].input_norm};
   RUN(m, OTHER, YK_OUTSIDE_LAYERS, "embedding", m->dev->ops->embed(m->dev, &args, err));
+  if (m->batch_invariant && m->comm->n_ranks > 1) {
+    const int64_t count = (int64_t)s->batch->n_tokens * m->hidden;
+    RUN(m, ALL_REDUCE, YK_OUTSIDE_LAYERS, after.name,
+        m->comm->ops->all_reduce(m->comm, s->y.rows, count, m->dev->dtype, err));
+    s->complete = s->y.rows; /* the norm is then the one of a single rank */
+  }
   return reduce(m, s, &after, err);
 }
 

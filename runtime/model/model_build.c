@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "kernels/cpu/cpu_simd.h"
+#include "model/invariance.h"
 #include "model/model.h"
 #include "model/model_device.h"
 #include "model/model_parts.h"
@@ -180,6 +181,7 @@ static yk_status make_source(const yk_checkpoint *checkpoint, const yk_model_lim
   int32_t first[YK_MAX_RANKS + 1];
   *out = source_of(checkpoint, limits, dev, place->rank, place->n_ranks);
   YK_TRY(yk_model_check_device(out->config, dev->abilities, err));
+  YK_TRY(yk_invariance_check(out->config, limits, place->n_ranks, err));
   if (place->n_stages == 1) return YK_OK;
   const yk_rank_source first_rank = source_of(checkpoint, limits, dev, 0, place->n_ranks);
   int64_t *layers = calloc((size_t)out->config->n_layers, sizeof *layers);
@@ -279,6 +281,7 @@ static void set_numbers(yk_model *m, const yk_rank_source *source)
   const yk_model_config *c = source->config;
   m->family = c->family;
   m->hidden = c->hidden_size;
+  m->batch_invariant = source->limits->batch_invariant;
   m->is_first_stage = source->share.is_first_stage;
   m->is_last_stage = source->share.is_last_stage;
   m->first_layer = (int32_t)source->share.layers.begin;

@@ -24,6 +24,7 @@ typedef struct yk_model_limits {
   bool lm_head_as_int8; /* a plain lm_head becomes 8-bit integers at load: see yk_linear_part */
   int32_t n_adapters;   /* low-rank adapters that linear layers may have at a time; 0: none */
   int32_t adapter_rank; /* largest rank of one of their matrices */
+  bool batch_invariant; /* see invariance.h */
   bool expert_parallel; /* ranks hold whole experts; otherwise each rank holds a share of every expert */
 } yk_model_limits;
 

@@ -30,6 +30,7 @@ struct yk_model {
   yk_device *dev; /* not owned */
   yk_comm *comm;  /* not owned */
   bool is_first_stage, is_last_stage;
+  bool batch_invariant; /* see invariance.h */
   int32_t hidden, n_experts;
   int32_t first_layer, n_layers; /* of the stage, like layers below */
   int32_t n_mixtures_before;     /* layers with experts in earlier stages */

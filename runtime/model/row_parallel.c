@@ -1,6 +1,7 @@
 #include "model/row_parallel.h"
 
 #include "base/checked.h"
+#include "model/invariance.h"
 #include "model/layer.h"
 
 bool yk_row_parallel_in_steps(const yk_rank_source *source, const yk_linear_spec *spec)
@@ -21,6 +22,7 @@ static int64_t maxima_bytes(int64_t n_rows)
 int64_t yk_row_parallel_scratch(const yk_rank_source *source, const yk_linear_spec *spec)
 {
   int64_t n_rows = source->limits->step.max_tokens, n = yk_range_size(spec->parts[0].n);
+  if (yk_invariance_has_tree(source)) return n_rows * n * (int64_t)sizeof(float);
   return yk_row_parallel_in_steps(source, spec) ? maxima_bytes(n_rows) + n_rows * n * (int64_t)sizeof(int32_t) : 0;
 }
 
@@ -28,6 +30,7 @@ yk_status yk_row_parallel_load(const yk_rank_loader *loader, const yk_linear_spe
                                yk_err *err)
 {
   out->in_steps = yk_row_parallel_in_steps(&loader->source, spec);
+  out->in_tree = yk_invariance_has_tree(&loader->source);
   return yk_rank_load_linear(loader, spec, &out->linear, err);
 }
 
@@ -61,7 +64,7 @@ static yk_status multiply(const yk_row_parallel *layer, const yk_sublayer_step *
   const yk_linear_sums_args sums = sums_args(s, args);
   if (layer->in_steps) return s->dev->ops->linear_sums(s->dev, layer->linear, &sums, err);
   const yk_linear_args floats = {.x = args->x,
-                                 .y = args->y,
+                                 .y = layer->in_tree ? args->scratch : args->y,
                                  .n_tokens = s->batch->n_tokens,
                                  .y_stride = s->hidden,
                                  .adapters = s->batch->adapters};
@@ -79,11 +82,23 @@ static yk_status add_sums(const yk_row_parallel *layer, const yk_sublayer_step *
   return YK_OK;
 }
 
-yk_status yk_row_parallel_run(const yk_row_parallel *layer, const yk_sublayer_step *s, const yk_row_parallel_args *args,
+static yk_status add_tree(yk_sublayer_step *s, const yk_row_parallel_args *args, yk_err *err)
+{
+  const yk_round_sums_args rounded = {
+      .y = args->y, .sums = args->scratch, .count = (int64_t)s->batch->n_tokens * s->hidden};
+  YK_RUN(s->operations, ALL_REDUCE, s->layer, "all-reduce in a tree",
+         s->comm->ops->all_reduce_tree(s->comm, args->scratch, rounded.count, err));
+  YK_RUN(s->operations, OTHER, s->layer, "rounding of sums", s->dev->ops->round_sums(s->dev, &rounded, err));
+  s->complete = args->y;
+  return YK_OK;
+}
+
+yk_status yk_row_parallel_run(const yk_row_parallel *layer, yk_sublayer_step *s, const yk_row_parallel_args *args,
                               yk_operation_kind kind, const char *name, yk_err *err)
 {
   if (layer->in_steps) YK_TRY(exchange_maxima(layer, s, args, err));
   YK_TRY(yk_operation_begin(s->operations, kind, s->layer, name, err));
   YK_TRY(yk_operation_name_error(s->operations, s->layer, name, multiply(layer, s, args, err), err));
+  if (layer->in_tree) return add_tree(s, args, err);
   return layer->in_steps ? add_sums(layer, s, args, err) : YK_OK;
 }

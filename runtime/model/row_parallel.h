@@ -7,7 +7,13 @@
  *   largest |x| of this rank's inputs == all-reduce: of the whole row
  *   integer sums of this rank's inputs == all-reduce: of the whole row; rank 0 scales them, adds the bias and rounds
  *
- * The other ranks write zeros, so that the all-reduce after the sublayer leaves rank 0's result unchanged. */
+ * The other ranks write zeros, so that the all-reduce after the sublayer leaves rank 0's result unchanged.
+ *
+ * With batch_invariant (invariance.h), several ranks run in a tree:
+ *
+ *   float32 sums of this rank's slices of K == all-reduce in a tree: of all slices; every rank rounds them
+ *
+ * The result is then complete: the caller adds no partial results. */
 #ifndef YK_MODEL_ROW_PARALLEL_H
 #define YK_MODEL_ROW_PARALLEL_H
 
@@ -18,7 +24,7 @@ struct yk_sublayer_step;
 
 typedef struct yk_row_parallel {
   yk_linear *linear;
-  bool in_steps;
+  bool in_steps, in_tree;
 } yk_row_parallel;
 
 /* x act [n_tokens, k_local] -> y act [n_tokens, n]. scratch: bytes as measured, reserved for this layer
@@ -41,9 +47,10 @@ int64_t yk_row_parallel_scratch(const yk_rank_source *source, const yk_linear_sp
 yk_status yk_row_parallel_load(const yk_rank_loader *loader, const yk_linear_spec *spec, yk_row_parallel *out,
                                yk_err *err);
 
-/* yk_row_parallel_run - one forward, of every rank. kind, name: of the multiplication, for times and errors.
+/* yk_row_parallel_run - one forward, of every rank; sets step->complete if the result is complete. kind, name: of the
+ *   multiplication, for times and errors.
  *   Errors: those of device and communicator. Thread: the rank's own. */
-yk_status yk_row_parallel_run(const yk_row_parallel *layer, const struct yk_sublayer_step *step,
+yk_status yk_row_parallel_run(const yk_row_parallel *layer, struct yk_sublayer_step *step,
                               const yk_row_parallel_args *args, yk_operation_kind kind, const char *name, yk_err *err);
 
 #endif

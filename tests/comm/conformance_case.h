@@ -55,6 +55,7 @@ void case_barrier(rank_case *c);
 void all_reduce_body(rank_case *c);
 void integer_sums_body(rank_case *c);
 void integer_maxima_body(rank_case *c);
+void tree_body(rank_case *c);
 void all_reduce_add_norm_body(rank_case *c);
 void result_norm_body(rank_case *c);
 void combining_all_reduce_body(rank_case *c);

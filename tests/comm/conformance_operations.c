@@ -63,6 +63,40 @@ void integer_maxima_body(rank_case *c)
   reduce_integers(c, YK_REDUCE_MAX);
 }
 
+/* Element i of a rank: sums of these depend on the order of additions. */
+static float float_of(int rank, size_t i)
+{
+  return ldexpf((float)integer_of(rank, i), (int)(i + (size_t)rank) % 5 - 30);
+}
+
+/* Neighbouring ranks first, then neighbouring pairs, and so on. */
+void tree_body(rank_case *c)
+{
+  yk_device *dev = c->comm->dev;
+  size_t n = (size_t)c->n_rows * (size_t)c->hidden, bytes = n * sizeof(float);
+  const int n_ranks = c->comm->n_ranks;
+  void *data = NULL;
+  float *host = malloc(bytes);
+  c->status = YK_OK;
+  for (size_t i = 0; i < n; i++) host[i] = float_of(c->comm->rank, i);
+  if (dev->ops->alloc(dev, bytes, &data, NULL) != YK_OK || dev->ops->upload(dev, data, host, bytes, NULL) != YK_OK)
+    c->mismatches++;
+  case_barrier(c);
+  if (c->comm->ops->all_reduce_tree) {
+    c->status = c->comm->ops->all_reduce_tree(c->comm, data, (int64_t)n, NULL);
+    if (dev->ops->download(dev, host, data, bytes, NULL) != YK_OK) c->mismatches++;
+    for (size_t i = 0; i < n; i++) {
+      float sums[COMM_TESTED_RANKS] = {0};
+      for (int rank = 0; rank < n_ranks; rank++) sums[rank] = float_of(rank, i);
+      for (int step = 1; step < n_ranks; step *= 2)
+        for (int rank = 0; rank + step < n_ranks; rank += 2 * step) sums[rank] += sums[rank + step];
+      c->mismatches += host[i] != sums[0];
+    }
+  }
+  free(host);
+  dev->ops->free(dev, data);
+}
+
 /* The norm is of the residual as stored. */
 static void check_norm(rank_case *c, const char *normed, size_t row, double eps)
 {
@@ -123,7 +157,7 @@ static void expect_result_norm(rank_case *c, size_t row, float alpha, float gain
     const double before = case_value(c, RESIDUAL, first + i), scale = factor * case_value(c, WEIGHT, i);
     const double normed = scale * case_sum(c, first + i, &magnitude);
     case_expect_close(c, first + i, gain * (before + alpha * normed),
-                      fabs(gain) * (fabs(before) + alpha * (fabs(scale) * magnitude + 4 * fabs(normed))));
+                      fabs((double)gain) * (fabs(before) + alpha * (fabs(scale) * magnitude + 4 * fabs(normed))));
   }
 }
 

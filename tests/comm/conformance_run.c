@@ -119,6 +119,7 @@ static void all_operations(void **state)
                     {"combining all_reduce_add_norm with a gain", combining_with_gain_body, true},
                     {"all_reduce_i32 sum", integer_sums_body, true},
                     {"all_reduce_i32 max", integer_maxima_body, true},
+                    {"all_reduce_tree", tree_body, true},
                     {"embedding", embedding_body, true},
                     {"gather", gather_body, false},
                     {"await_writes", await_writes_body, false},

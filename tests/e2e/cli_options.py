@@ -47,7 +47,7 @@ class Help(harness.Case):
                  "max-model-len", "dense-attention-beyond-index",
                  "max-num-seqs", "max-num-batched-tokens", "long-prefill-token-threshold",
                  "gpu-memory-utilization", "kv-cache-bytes",
-                 "enable-expert-parallel", "disable-custom-all-reduce",
+                 "enable-expert-parallel", "disable-custom-all-reduce", "batch-invariant",
                  "no-prefix-reuse", "seed", "step-timeout", "log-level"]
         names["generate"] += model
         names["batch"] += model

@@ -11,6 +11,7 @@ typedef struct linear_case {
   yk_activation activation;
   bool f32_output;
   int64_t y_pad;    /* columns of y beyond those written */
+  int k_slices;     /* as in yk_linear_spec */
   bool is_resident; /* the first part's weight is on the device already */
 } linear_case;
 
@@ -41,7 +42,8 @@ static inline linear_run linear_run_new(yk_device *dev, const linear_case *shape
                               .n_matrices = 1,
                               .activation = shape->activation,
                               .f32_output = shape->f32_output,
-                              .max_tokens = n_tokens};
+                              .max_tokens = n_tokens,
+                              .k_slices = shape->k_slices};
   for (int i = 0; i < shape->n_parts; i++) {
     const linear_part_case *part = &shape->parts[i];
     run.weights[i] = linear_weight_new(part, &random);
@@ -53,6 +55,7 @@ static inline linear_run linear_run_new(yk_device *dev, const linear_case *shape
   }
   if (shape->n_parts > 0 && shape->is_resident) {
     const linear_part_case *part = &shape->parts[0];
+    assert_non_null(run.weights[0].plain);
     double *slice = run.weights[0].plain + part->n_slice.begin * part->k;
     run.resident = op_array_new(dev, dev->dtype, (size_t)(yk_range_size(part->n_slice) * part->k));
     memcpy(run.resident.values, slice, run.resident.n * sizeof(double));
@@ -359,6 +362,64 @@ static inline void check_linear_batch_invariance(const op_target *target)
   static const int shapes[] = {2, 4, 6, 7, 11, 15, 17, 18, 20};
   for (size_t s = 0; each_case(s, s < sizeof shapes / sizeof *shapes); s++)
     for (size_t d = 0; d < 3; d++) check_linear_batches(target, op_dtypes[d], &linear_cases[shapes[s]]);
+}
+
+/* Layers of slices of K: several parts, an activation, biases, a slice of a group's inputs, float32 results. */
+static const linear_case sliced_cases[] = {
+    {.parts = {{1024, 64, 128, YK_F16, {0, 1024}, {0, 64}, 128, true}}, .n_parts = 1, .k_slices = 8},
+    {.parts = {{512, 96, 64, YK_F16, {0, 512}, {16, 64}, 64, true},
+               {512, 32, 64, YK_F16, {0, 512}, {0, 32}, 64, false}},
+     .n_parts = 2,
+     .k_slices = 4},
+    {.parts = {{512, 48, 512, YK_F16, {0, 512}, {0, 48}, 512, true},
+               {512, 48, 32, YK_F16, {0, 512}, {0, 48}, 32, true}},
+     .n_parts = 2,
+     .k_slices = 2},
+    {.parts = {{256, 64, 64, YK_F16, {0, 256}, {0, 48}, 64, false}, {256, 64, 64, YK_F16, {0, 256}, {8, 56}, 64, true}},
+     .n_parts = 2,
+     .activation = YK_GATED_SILU,
+     .k_slices = 2},
+    {.parts = {{1024, 64, 0, YK_F16, {512, 1024}, {0, 60}, 0, true}}, .n_parts = 1, .k_slices = 4, .y_pad = 4},
+    {.parts = {{2048, 64, 128, YK_F16, {1024, 2048}, {0, 64}, 128, false}},
+     .n_parts = 1,
+     .k_slices = 4,
+     .f32_output = true},
+    {.parts = {{96, 40, 0, YK_F16, {0, 96}, {0, 40}, 0, false}}, .n_parts = 1, .k_slices = 1, .f32_output = true},
+};
+
+/* The layer of one rank of two, in shape's format: half of the inputs and of the slices. */
+static inline linear_case half_of_slices(const linear_case *shape, int half)
+{
+  linear_case rank = *shape;
+  yk_range *k = &rank.parts[0].k_slice;
+  const int64_t n = yk_range_size(*k) / 2;
+  *k = (yk_range){k->begin + half * n, k->begin + half * n + n};
+  rank.k_slices /= 2;
+  return rank;
+}
+
+/* The float32 sums of two ranks with half of the slices each add up to those of one rank, bit for bit. */
+static inline void check_linear_halves(const op_target *target, yk_dtype dtype, const linear_case *shape)
+{
+  enum { N_TOKENS = 20 };
+  yk_device *dev = op_device_new(target, dtype, 2, N_TOKENS);
+  linear_run whole = linear_run_new(dev, shape, N_TOKENS, 78);
+  op_array y = linear_run_forward(dev, &whole, 0, N_TOKENS), of_half[2];
+  for (int half = 0; half < 2; half++) {
+    const linear_case of_rank = half_of_slices(shape, half);
+    linear_run run = linear_run_new(dev, &of_rank, N_TOKENS, 78);
+    for (int64_t i = 0; i < N_TOKENS * run.k_local; i++)
+      run.x.values[i] = whole.x.values[i / run.k_local * whole.k_local + half * run.k_local + i % run.k_local];
+    op_array_send(dev, &run.x);
+    of_half[half] = linear_run_forward(dev, &run, 0, N_TOKENS);
+    linear_run_free(dev, &run);
+  }
+  for (size_t i = 0; i < y.n; i++)
+    assert_true((float)y.values[i] == (float)of_half[0].values[i] + (float)of_half[1].values[i]);
+  for (int half = 0; half < 2; half++) op_array_free(dev, &of_half[half]);
+  op_array_free(dev, &y);
+  linear_run_free(dev, &whole);
+  dev->ops->destroy(dev);
 }
 
 /* A layer of several matrices equals separate layers bit for bit, and takes the same memory. */

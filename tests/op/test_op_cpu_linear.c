@@ -32,6 +32,27 @@ static void test_rows_do_not_depend_on_their_batch(void **state)
   for_each_cpu_target(check_linear_batch_invariance);
 }
 
+static void check_slices(const op_target *target)
+{
+  for (size_t c = 0; each_case(c, c < sizeof sliced_cases / sizeof *sliced_cases); c++) {
+    const linear_case *shape = &sliced_cases[c];
+    for (size_t d = 0; d < 3; d++) {
+      const yk_dtype dtype = op_dtypes[d];
+      double tolerance = linear_tolerance(shape->f32_output ? YK_F32 : dtype, yk_range_size(shape->parts[0].k_slice));
+      double error = linear_error(target, dtype, shape, 7, 400 + (uint32_t)c, OP_RIGHT);
+      if (!(error <= tolerance)) fail_msg("%s: error %.3g, tolerance %.3g", target->name, error, tolerance);
+      check_linear_batches(target, dtype, shape);
+      if (shape->f32_output && shape->k_slices > 1) check_linear_halves(target, dtype, shape);
+    }
+  }
+}
+
+static void test_slices_of_inputs(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_slices);
+}
+
 /* More inputs than a strip of weights has: groups that divide its ends and groups that do not, floats whose last vector
  * is short, both kinds of 8 bits, and rows so long that fewer are multiplied at a time. */
 static void check_long_rows(const op_target *target)
@@ -132,6 +153,7 @@ int main(void)
       cmocka_unit_test(test_random_shapes),
       cmocka_unit_test(test_planted_faults_are_seen),
       cmocka_unit_test(test_rows_do_not_depend_on_their_batch),
+      cmocka_unit_test(test_slices_of_inputs),
       cmocka_unit_test(test_long_rows),
       cmocka_unit_test(test_matrices_side_by_side),
       cmocka_unit_test(test_as_16_bits),

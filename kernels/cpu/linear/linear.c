@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "kernels/cpu/linear/adapters.h"
 #include "kernels/cpu/linear/prepared.h"
+#include "kernels/cpu/linear/slices.h"
 
 enum {
   QUANTISED_ROW_ALIGNMENT_BYTES = 64,
@@ -143,8 +144,19 @@ static yk_status lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_linear *
   return YK_OK;
 }
 
+static int64_t bytes_of_slices(const yk_linear_spec *spec)
+{
+  int64_t n_bytes = 0;
+  for (int i = 0; i < spec->k_slices; i++) {
+    const yk_linear_spec slice = yk_cpu_slice_of(spec, i);
+    n_bytes += yk_cpu_linear_bytes(&slice);
+  }
+  return n_bytes;
+}
+
 int64_t yk_cpu_linear_bytes(const yk_linear_spec *spec)
 {
+  if (yk_cpu_slices_are_of(spec)) return bytes_of_slices(spec);
   yk_linear linear;
   yk_err refusal = YK_ERR_INIT;
   if (lay_out(spec, YK_F32, &linear, &refusal) != YK_OK) return 0; /* linear_create will report the reason */
@@ -204,12 +216,28 @@ static yk_status reserve(yk_cpu_device *cpu, const yk_linear *linear, yk_err *er
   return grow(&cpu->base, &cpu->x_quantised, &cpu->x_quantised_bytes, linear->quantised_bytes, err);
 }
 
+static yk_status create_slices(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err)
+{
+  yk_linear *linear = calloc(1, sizeof *linear);
+  if (!linear) return yk_err_set(err, YK_E_NOMEM, "cpu device: no memory for a linear layer");
+  linear->n_matrices = 1;
+  linear->max_tokens = spec->max_tokens;
+  const yk_status status = yk_cpu_slices_create(dev, spec, &linear->slices, err);
+  if (status != YK_OK) {
+    yk_cpu_linear_destroy(dev, linear);
+    return status;
+  }
+  *out = linear;
+  return YK_OK;
+}
+
 yk_status yk_cpu_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err)
 {
   yk_cpu_device *cpu = yk_cpu_device_of(dev);
   yk_linear prepared;
   YK_TRY(yk_linear_check(spec, err));
   YK_TRY(check_formats(spec, err));
+  if (yk_cpu_slices_are_of(spec)) return create_slices(dev, spec, out, err);
   YK_TRY(lay_out(spec, dev->dtype, &prepared, err));
   YK_TRY(reserve(cpu, &prepared, err));
   yk_linear *linear = malloc(sizeof *linear);
@@ -236,6 +264,11 @@ yk_status yk_cpu_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_li
 void yk_cpu_linear_destroy(yk_device *dev, yk_linear *linear)
 {
   if (!linear) return;
+  if (linear->slices) {
+    yk_cpu_slices_destroy(dev, linear->slices);
+    free(linear);
+    return;
+  }
   yk_cpu_weights_free(&yk_cpu_device_of(dev)->chunk, linear->chunk, linear->memory);
   yk_cpu_adapters_free(dev, linear);
   free(linear);

@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "kernels/cpu/linear/adapters.h"
 #include "kernels/cpu/linear/prepared.h"
+#include "kernels/cpu/linear/slices.h"
 
 enum {
   BLOCK_PANELS = YK_CPU_BLOCK_COLUMNS / YK_CPU_PANEL,
@@ -222,6 +223,7 @@ static void forward_blocks(forward_context *c, int64_t first, int64_t end)
 yk_status yk_cpu_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err)
 {
   YK_TRY(yk_linear_check_args(args, linear->max_tokens, linear->n_matrices, err));
+  if (linear->slices) return yk_cpu_slices_forward(dev, linear->slices, args, err);
   forward_context context = {.cpu = yk_cpu_device_of(dev),
                              .linear = linear,
                              .args = args,

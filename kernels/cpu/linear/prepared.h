@@ -25,6 +25,7 @@ struct yk_linear {
   int64_t adapter_floats;           /* distance between adapters, each with the matrices of all parts (adapters.h) */
   float *adapter_memory;            /* [n_adapters, adapter_floats]; NULL without adapters */
   struct yk_cpu_adapter *adapters;  /* [n_adapters, n_parts] */
+  struct yk_cpu_slices *slices;     /* slices.h; NULL: one slice. Else only n_matrices and max_tokens are set besides */
 };
 
 /* yk_cpu_quantised_row_bytes - distance between quantised rows of a part. */

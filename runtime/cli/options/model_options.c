@@ -29,7 +29,7 @@ static yk_status parse_object(void *value, const char *text, yk_err *err)
   return YK_OK;
 }
 
-enum { N_FILE_OPTIONS = 5, N_DEVICE_OPTIONS = 12, N_ENGINE_OPTIONS = 16 };
+enum { N_FILE_OPTIONS = 5, N_DEVICE_OPTIONS = 13, N_ENGINE_OPTIONS = 16 };
 static_assert(YK_NAMED_MODEL_OPTIONS + N_FILE_OPTIONS + N_DEVICE_OPTIONS + N_ENGINE_OPTIONS + YK_ADAPTER_OPTIONS +
                       YK_PROCESS_OPTIONS <=
                   (int)YK_MODEL_OPTIONS,
@@ -70,6 +70,8 @@ static void fill_device_options(yk_model_options *options, yk_option out[N_DEVIC
        .help = "ranks hold whole experts, not a share of each"},
       {"disable-custom-all-reduce", NULL, YK_OPTION_FLAG, &options->disable_custom_all_reduce,
        .help = "GPUs: all-reduces by NCCL alone, not by stores into peers' memory"},
+      {"batch-invariant", NULL, YK_OPTION_FLAG, &options->batch_invariant,
+       .help = "the same logits for any other requests, and on 1, 2, 4 or 8 ranks; slower"},
       {"dtype", NULL, YK_OPTION_CHOICE, &options->dtype, "TYPE",
        .help = "type of activations: auto (the checkpoint's), float16 or half, bfloat16, float32 or float",
        .choices = dtype_names, .aliases = dtype_aliases},
@@ -295,6 +297,7 @@ yk_status yk_model_options_apply(const yk_model_options *options, yk_engine_opti
   engine->seed = options->seed;
   engine->expert_parallel = options->expert_parallel;
   engine->disable_custom_all_reduce = options->disable_custom_all_reduce;
+  engine->batch_invariant = options->batch_invariant;
   engine->no_prefix_reuse = options->no_prefix_reuse;
   engine->dense_attention_beyond_index = options->dense_attention_beyond_index;
   return YK_OK;

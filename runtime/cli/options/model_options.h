@@ -9,7 +9,7 @@
 #include "cli/options/process_options.h"
 #include "yoke/yoke.h"
 
-enum { YK_MODEL_OPTIONS = 36 + YK_ADAPTER_OPTIONS + YK_PROCESS_OPTIONS };
+enum { YK_MODEL_OPTIONS = 37 + YK_ADAPTER_OPTIONS + YK_PROCESS_OPTIONS };
 
 typedef struct yk_model_options {
   yk_named_model checkpoint, tokenizer;
@@ -25,7 +25,7 @@ typedef struct yk_model_options {
   int64_t kv_cache_bytes, state_cache_bytes, grammar_memory_bytes, grammar_cache_bytes;
   uint64_t seed;
   int lm_head, activations;
-  bool expert_parallel, disable_custom_all_reduce, no_prefix_reuse, dense_attention_beyond_index;
+  bool expert_parallel, disable_custom_all_reduce, batch_invariant, no_prefix_reuse, dense_attention_beyond_index;
   yk_adapter_options adapters;
   yk_process_options processes;
   yk_option table[YK_MODEL_OPTIONS];

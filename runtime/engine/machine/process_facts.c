@@ -81,6 +81,7 @@ static void add_options(yk_process_facts *f, const yk_engine_options *o)
   add_text(f, "kv-cache-dtype", YK_FACT_EQUAL, name_of(caches, sizeof caches / sizeof *caches, (int)o->kv_cache_dtype));
   add_number(f, "enable-expert-parallel", o->expert_parallel);
   add_number(f, "disable-custom-all-reduce", o->disable_custom_all_reduce);
+  add_number(f, "batch-invariant", o->batch_invariant);
   add_number(f, "max-model-len", o->max_model_tokens);
   add_number(f, "dense-attention-beyond-index", o->dense_attention_beyond_index);
   add_number(f, "max-num-seqs", o->max_seqs);

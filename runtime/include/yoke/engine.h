@@ -155,6 +155,10 @@ typedef struct yk_engine_options {
   /* Every all-reduce, and every gather of logits, between GPUs uses NCCL, not stores into peers' memory. No effect on
    * CPU ranks. Refused for ranks that share a GPU. */
   bool disable_custom_all_reduce;
+  /* A request's logits have the same bits for any other requests that run, any division of its prompt into steps, and
+   * on 1, 2, 4 or 8 ranks, as far as the model's sizes permit. Slower. Refused for mixtures of experts, latent
+   * attention, recurrent states, adapters, 8-bit caches, quantised inputs, and GPUs. */
+  bool batch_invariant;
 } yk_engine_options;
 
 /* yk_engine_options_init - struct_size and every default above. Must come first. */

@@ -1,0 +1,92 @@
+#include "model/invariance.h"
+
+#include "base/checked.h"
+
+/* Slices of a column-parallel layer: enough for the thread blocks of a GPU, for few rows; more would only add work. */
+enum { COLUMN_SLICES = 4 };
+
+/* Why a model, or an option, has no batch-invariant form; NULL: it has one. */
+static const char *obstacle_of(const yk_model_config *c, const yk_model_limits *limits, int n_ranks)
+{
+  if (c->experts.n_experts > 0) return "mixtures of experts";
+  if (c->latent.kv_rank > 0) return "latent attention";
+  for (int32_t i = 0; i < c->n_layers; i++)
+    if (c->delta.layers[i] || c->mamba.layers[i]) return "layers with recurrent states";
+  if (c->layer_input_size > 0) return "embeddings of layers";
+  if (c->row_norms && n_ranks > 1) return "norms of whole rows of q and k on several ranks";
+  if (limits->n_adapters > 0) return "adapters";
+  if (limits->kv_format != YK_KV_ACT) return "a KV cache in 8 bits";
+  if (limits->lm_head_as_int8) return "lm_head int8";
+  return limits->fp8_inputs != YK_FP8_INPUTS_NONE ? "inputs in 8 bits (activations dtype keeps them)" : NULL;
+}
+
+/* The most ranks among which K can be divided in every row-parallel layer. */
+static int most_ranks(const yk_model_config *c)
+{
+  int most = yk_linear_k_slices(c->ffn_size);
+  most = (int)yk_min_i64(most, yk_linear_k_slices((int64_t)c->n_heads * c->head_dim));
+  while (c->n_heads % most != 0) most /= 2;
+  return most;
+}
+
+static const char *name_of_counts(int most)
+{
+  switch (most) {
+  case 1: return "1 rank";
+  case 2: return "1 or 2 ranks";
+  case 4: return "1, 2 or 4 ranks";
+  default: return "1, 2, 4 or 8 ranks";
+  }
+}
+
+yk_status yk_invariance_check(const yk_model_config *c, const yk_model_limits *limits, int n_ranks, yk_err *err)
+{
+  if (!limits->batch_invariant) return YK_OK;
+  const char *obstacle = obstacle_of(c, limits, n_ranks);
+  if (obstacle) return yk_err_set(err, YK_E_UNSUPPORTED, "batch_invariant: not with %s", obstacle);
+  const int most = most_ranks(c);
+  if (n_ranks <= most && (n_ranks & (n_ranks - 1)) == 0) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED,
+                    "batch_invariant: a layer of this model (%d heads of %d, %lld channels) is split over %s, found %d",
+                    c->n_heads, c->head_dim, (long long)c->ffn_size, name_of_counts(most), n_ranks);
+}
+
+static yk_status check_part(const yk_linear_part *part, yk_err *err)
+{
+  const char *tensor = part->weight.tensor ? part->weight.tensor : "a weight";
+  if (part->weight.act_order)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "batch_invariant: not with act order: %s", tensor);
+  if (part->weight.inputs.kind != YK_INPUTS_FLOAT && part->weight.inputs.kind != YK_INPUTS_FP8 && !part->as_16_bits)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "batch_invariant: not with quantised inputs: %s", tensor);
+  return YK_OK;
+}
+
+yk_status yk_invariance_column(const yk_rank_source *source, yk_linear_spec *spec, yk_err *err)
+{
+  if (!source->limits->batch_invariant) return YK_OK;
+  for (int i = 0; i < spec->n_parts; i++) YK_TRY(check_part(&spec->parts[i], err));
+  spec->k_slices = (int)yk_min_i64(COLUMN_SLICES, yk_linear_k_slices(yk_range_size(spec->parts[0].k)));
+  return YK_OK;
+}
+
+yk_status yk_invariance_row(const yk_rank_source *source, yk_linear_spec *spec, yk_err *err)
+{
+  const yk_linear_part *part = &spec->parts[0];
+  const int64_t k = part->weight.k, n_ranks = source->share.n_ranks;
+  if (!source->limits->batch_invariant) return YK_OK;
+  YK_TRY(check_part(part, err));
+  const int slices = yk_linear_k_slices(k);
+  if (slices % n_ranks != 0 || part->k.begin != k / n_ranks * source->share.rank ||
+      yk_range_size(part->k) != k / n_ranks)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "batch_invariant: %s: expected an equal part of %lld inputs in %d slices on each of %d ranks, "
+                      "found inputs %lld to %lld on rank %d",
+                      part->weight.tensor ? part->weight.tensor : "a weight", (long long)k, slices, (int)n_ranks,
+                      (long long)part->k.begin, (long long)part->k.end, source->share.rank);
+  if (n_ranks > 1 && part->use_bias)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "batch_invariant: not with a bias of %s on several ranks",
+                      part->weight.tensor ? part->weight.tensor : "a row-parallel layer");
+  spec->k_slices = slices / (int)n_ranks;
+  spec->f32_output = n_ranks > 1;
+  return YK_OK;
+}
