@@ -21,7 +21,7 @@ struct yk_adapter {
 
 /* The model that an adapter is checked against, and the sources of the adapter's parts. */
 typedef struct check {
-  const char *path; /* of the weights, for errors */
+  const char *name; /* of the weights, for errors */
   const yk_model_config *config;
   const yk_adapter_config *numbers;
   int32_t max_rank;
@@ -97,14 +97,14 @@ static yk_status find_place(const check *c, const yk_tensor *tensor, const char 
   bool is_known = yk_weight_find(c->config, name, out);
   if (strstr(module, ".experts") || strstr(module, ".shared_expert") || (is_known && out->role == YK_ROLE_ROUTER))
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: tensor %s: adapters of a mixture of experts are not supported",
-                      c->path, tensor->name);
+                      c->name, tensor->name);
   if (!is_known)
     return yk_err_set(err, YK_E_FORMAT,
                       "%s: tensor %s: no such module in the model's layers: another base model, or an adapter of "
                       "embeddings or lm_head, which is not supported",
-                      c->path, tensor->name);
+                      c->name, tensor->name);
   if (yk_adapter_can_change(out->role)) return YK_OK;
-  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: tensor %s: adapters of this module are not supported", c->path,
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: tensor %s: adapters of this module are not supported", c->name,
                     tensor->name);
 }
 
@@ -119,14 +119,14 @@ static yk_status read_matrix(const check *c, const yk_tensor *tensor, int64_t n_
   case YK_TENSOR_BF16: out->dtype = YK_BF16; break;
   case YK_TENSOR_F32: out->dtype = YK_F32; break;
   default:
-    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: tensor %s: expected F16, BF16 or F32, found %s", c->path,
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: tensor %s: expected F16, BF16 or F32, found %s", c->name,
                       tensor->name, yk_tensor_dtype_name(tensor->dtype));
   }
   if (tensor->n_dims == 2 && tensor->shape[0] == n_rows && tensor->shape[1] == n_columns) return YK_OK;
   return yk_err_set(err, YK_E_FORMAT,
                     "%s: tensor %s: expected the shape [%" PRId64 ", %" PRId64 "] for this model, found %d dimensions "
                     "of %" PRId64 ", %" PRId64 ": another base model, or other ranks than %s",
-                    c->path, tensor->name, n_rows, n_columns, tensor->n_dims, tensor->n_dims > 0 ? tensor->shape[0] : 1,
+                    c->name, tensor->name, n_rows, n_columns, tensor->n_dims, tensor->n_dims > 0 ? tensor->shape[0] : 1,
                     tensor->n_dims > 1 ? tensor->shape[1] : 1, config_file);
 }
 
@@ -165,7 +165,7 @@ static yk_status read_module(const check *c, const yk_safetensors *file, const y
     return yk_err_set(err, YK_E_FORMAT,
                       "%s: tensor %s: expected a tensor with the same name and %s beside it, found "
                       "none",
-                      c->path, a->name, suffix_b);
+                      c->name, a->name, suffix_b);
   YK_TRY(find_place(c, a, module, &place, err));
   const int32_t rank = yk_adapter_config_rank(c->numbers, module);
   if (rank == 0)
@@ -179,7 +179,7 @@ static yk_status read_module(const check *c, const yk_safetensors *file, const y
   YK_TRY(read_matrix(c, b, shape.n, rank, &out->b, err));
   if (rank > c->max_rank)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: tensor %s: expected a rank of at most %d (max_lora_rank), found %d",
-                      c->path, a->name, c->max_rank, rank);
+                      c->name, a->name, c->max_rank, rank);
   out->tensor = a->name;
   out->role = place.role;
   out->layer = place.layer;
@@ -202,14 +202,14 @@ static yk_status check_other(const check *c, const yk_safetensors *file, const y
                  {"lora_B.bias", "biases of adapters are"}};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
     if (strstr(tensor->name, refused[i].part))
-      return yk_err_set(err, YK_E_UNSUPPORTED, "%s: tensor %s: %s not supported", c->path, tensor->name,
+      return yk_err_set(err, YK_E_UNSUPPORTED, "%s: tensor %s: %s not supported", c->name, tensor->name,
                         refused[i].what);
   if (!ends_with(tensor->name, suffix_b))
-    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: tensor %s: expected tensors that end in %s and %s only", c->path,
+    return yk_err_set(err, YK_E_UNSUPPORTED, "%s: tensor %s: expected tensors that end in %s and %s only", c->name,
                       tensor->name, suffix_a, suffix_b);
   if (partner_of(file, tensor, suffix_b, suffix_a)) return YK_OK;
   return yk_err_set(err, YK_E_FORMAT,
-                    "%s: tensor %s: expected a tensor with the same name and %s beside it, found none", c->path,
+                    "%s: tensor %s: expected a tensor with the same name and %s beside it, found none", c->name,
                     tensor->name, suffix_a);
 }
 
@@ -224,7 +224,7 @@ static yk_status read_modules(const check *c, yk_adapter *adapter, yk_err *err)
 {
   const size_t n = yk_safetensors_count(adapter->file);
   adapter->modules = calloc(n + 1, sizeof *adapter->modules);
-  if (!adapter->modules) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for %zu tensors", c->path, n);
+  if (!adapter->modules) return yk_err_set(err, YK_E_NOMEM, "%s: no memory for %zu tensors", c->name, n);
   for (size_t i = 0; i < n; i++) {
     const yk_tensor *tensor = yk_safetensors_at(adapter->file, i);
     yk_adapter_module *module = &adapter->modules[adapter->n];
@@ -234,37 +234,50 @@ static yk_status read_modules(const check *c, yk_adapter *adapter, yk_err *err)
     }
     YK_TRY(read_module(c, adapter->file, tensor, module, err));
     if (is_repeated(adapter, module))
-      return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected one adapter of each module, found two", c->path,
+      return yk_err_set(err, YK_E_FORMAT, "%s: tensor %s: expected one adapter of each module, found two", c->name,
                         tensor->name);
     adapter->n++;
   }
   if (adapter->n > 0) return YK_OK;
-  return yk_err_set(err, YK_E_FORMAT, "%s: expected tensors of adapters, found none", c->path);
+  return yk_err_set(err, YK_E_FORMAT, "%s: expected tensors of adapters, found none", c->name);
 }
 
 /* ---- Directory --------------------------------------------------------------------------------------------------- */
 
+enum { NAME_BYTES = 128 };
+
+/* A file's name with its folder's, for errors: a whole path may be longer than a message. */
+static void name_file(const char *dir, const char *file, char name[NAME_BYTES])
+{
+  size_t end = strlen(dir), begin;
+  while (end > 1 && dir[end - 1] == '/') end--;
+  for (begin = end; begin > 0 && dir[begin - 1] != '/'; begin--) continue;
+  const size_t n_bytes = end - begin < 64 ? end - begin : 64;
+  snprintf(name, NAME_BYTES, "%.*s/%s", (int)n_bytes, dir + begin, file);
+}
+
 static yk_status read_numbers(const char *dir, yk_adapter_config *out, yk_err *err)
 {
-  char path[YK_PATH_BYTES], *text;
+  char name[NAME_BYTES], *text;
   size_t n_bytes;
-  YK_TRY(yk_dir_path(dir, config_file, path, err));
+  name_file(dir, config_file, name);
   YK_TRY(yk_dir_read(dir, config_file, true, &text, &n_bytes, err));
-  yk_status status = yk_adapter_config_parse(path, text, n_bytes, out, err);
+  yk_status status = yk_adapter_config_parse(name, text, n_bytes, out, err);
   free(text);
   return status;
 }
 
 static yk_status open_weights(const char *dir, check *c, yk_adapter *adapter, yk_err *err)
 {
-  char path[YK_PATH_BYTES];
+  char path[YK_PATH_BYTES], name[NAME_BYTES];
   YK_TRY(yk_dir_path(dir, weights_file, path, err));
+  name_file(dir, weights_file, name);
   if (!yk_dir_has(dir, weights_file) && yk_dir_has(dir, "adapter_model.bin"))
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: expected %s, found adapter_model.bin, a pickle; save the adapter again with a current PEFT",
                       dir, weights_file);
   YK_TRY(yk_safetensors_open(path, &adapter->file, err));
-  c->path = path;
+  c->name = name;
   return read_modules(c, adapter, err);
 }
 

@@ -93,6 +93,12 @@ static yk_status check_targets(yk_json root, const char *name, yk_err *err)
   return YK_OK;
 }
 
+static const char *number_or_type(yk_json value)
+{
+  const char *text = is_string(value) ? NULL : yk_json_text(value);
+  return text ? text : yk_json_type_name(value);
+}
+
 static yk_status read_numbers(yk_json root, const char *name, yk_adapter_config *out, yk_err *err)
 {
   int64_t rank = 8; /* PEFT's defaults */
@@ -101,10 +107,10 @@ static yk_status read_numbers(yk_json root, const char *name, yk_adapter_config 
           root_of = yk_json_get(root, "use_rslora");
   if (yk_json_is_given(r) && (!yk_json_to_i64(r, &rank) || rank < 1 || rank > YK_ADAPTER_MAX_RANK))
     return yk_err_set(err, YK_E_FORMAT, "%s: r: expected an integer of 1 to %d, found %.40s", name, YK_ADAPTER_MAX_RANK,
-                      yk_json_text(r) ? yk_json_text(r) : yk_json_type_name(r));
+                      number_or_type(r));
   if (yk_json_is_given(alpha) && (!yk_json_to_f64(alpha, &out->alpha) || !isfinite(out->alpha)))
-    return yk_err_set(err, YK_E_FORMAT, "%s: lora_alpha: expected a number, found %.40s", name,
-                      yk_json_text(alpha) ? yk_json_text(alpha) : yk_json_type_name(alpha));
+    return yk_err_set(err, YK_E_FORMAT, "%s: lora_alpha: expected a finite number, found %.40s", name,
+                      number_or_type(alpha));
   if (yk_json_is_given(root_of) && !yk_json_is_bool(root_of))
     return yk_err_set(err, YK_E_FORMAT, "%s: use_rslora: expected true or false, found %s", name,
                       yk_json_type_name(root_of));

@@ -51,7 +51,7 @@ yk_status yk_patterns_read(yk_json object, const char *file, const char *key, yk
   {
     yk_pattern *pattern = &out->patterns[out->n];
     if (!yk_json_to_f64(yk_json_member(name), &pattern->value) || !isfinite(pattern->value))
-      return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected a number for \"%s\", found %s", file, key,
+      return yk_err_set(err, YK_E_FORMAT, "%s: %s: expected a finite number for \"%s\", found %s", file, key,
                         yk_json_text(name), yk_json_type_name(yk_json_member(name)));
     YK_TRY(compile(name, file, key, &pattern->regex, err));
     out->n++;

@@ -61,7 +61,8 @@ static bool resolve(const char *folder, const char *path, char out[PATH_MAX], si
   return strncmp(out, real_folder, *n_folder) == 0 && out[*n_folder] == '/' && out[*n_folder + 1];
 }
 
-/* Clients see no folders of the server: the message without the text of the folder. */
+/* Clients see no folders of the server: the message without the text of the folder, or none if the folder's text fills
+ * the message. */
 static void reply_failure(yk_exchange *x, const char *resolved, size_t n_folder, const yk_err *err)
 {
   char folder[PATH_MAX];
@@ -69,6 +70,8 @@ static void reply_failure(yk_exchange *x, const char *resolved, size_t n_folder,
   snprintf(folder, sizeof folder, "%.*s/", (int)n_folder, resolved);
   char *at = strstr(shown.message, folder);
   if (at) memmove(at, at + strlen(folder), strlen(at + strlen(folder)) + 1);
+  if (strncmp(shown.message, folder, sizeof shown.message - 1) == 0 || !strchr(shown.message, ':'))
+    snprintf(shown.message, sizeof shown.message, "lora_path: the adapter cannot be read; the server's log has more");
   yk_log_write(x->server->log, YK_LOG_WARN, "adapter not loaded: %s", err->message);
   if (shown.code == YK_E_IO || shown.code == YK_E_FORMAT || shown.code == YK_E_CAPACITY)
     yk_reply_refuse(&x->reply, 400, NULL, "%s", shown.message);

@@ -248,8 +248,8 @@ class Route(Case):
     def setUpClass(cls):
         super().setUpClass()
         cls.folder = harness.scratch_folder(cls.addClassCleanup)
-        cls.below = os.path.join(cls.folder, "below")
-        os.mkdir(cls.below)
+        cls.below = os.path.join(cls.folder, "private" * 36, "below")  # longer than an error's message
+        os.makedirs(os.path.join(cls.below, "empty"))
         scaled_copy("all_linear", os.path.join(cls.below, "other"), lora_alpha=-3)
         scaled_copy("all_linear", os.path.join(cls.below, "same"))
         scaled_copy("all_linear", os.path.join(cls.below, "dora"), use_dora=True)
@@ -351,6 +351,12 @@ class Route(Case):
         text = self.load("z", "dora", status=400)
         self.assertIn("use_dora", text)
         self.assertNotIn(self.folder, text)
+        text = self.load("z", "empty", status=400)
+        self.assertIn("the server's log has more", text)
+        self.assertNotIn("private", text)
+        weights = os.path.join(scaled_copy("all_linear", os.path.join(self.below, "cut")), "adapter_model.safetensors")
+        os.truncate(weights, os.path.getsize(weights) - 1)
+        self.assertIn("adapter_model.safetensors: cut short", self.load("z", "cut", status=400))
         self.load("m", "other", status=400)
         for name, word in (("", "empty"), ("a\0b", "NUL"), ("a\nb", "control character"), ("x" * 256, "255")):
             self.assertIn(word, self.load(name, "other", status=400))
