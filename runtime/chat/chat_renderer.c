@@ -94,6 +94,12 @@ static bool has_calls_in_metadata(const char *text)
   return strstr(text, "metadata") && strstr(text, "observation") && !strstr(text, "tool_calls");
 }
 
+/* Whether the template is Phi-4-mini's, which has no other form of tools. */
+static bool has_tools_in_system(const char *text)
+{
+  return strstr(text, "message['tools']") && !strstr(text, "tool_calls");
+}
+
 static yk_template_needs read_needs(yk_json found, const char *text)
 {
   yk_json content = yk_json_get(found, "content");
@@ -104,7 +110,8 @@ static yk_template_needs read_needs(yk_json found, const char *text)
                              .argument_strings = yk_json_is(yk_json_get(found, "argument_strings"), YK_JSON_TRUE),
                              .no_developer = !names_developer(text),
                              .calls_in_metadata = has_calls_in_metadata(text),
-                             .system_first = wants_system_first(text)};
+                             .system_first = wants_system_first(text),
+                             .tools_in_system = has_tools_in_system(text)};
 }
 
 static void append_text_member(yk_strbuf *out, const char *name, const char *text)

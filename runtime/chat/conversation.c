@@ -364,8 +364,27 @@ static void append_message_member(yk_strbuf *out, yk_json message, yk_json key, 
   }
 }
 
-/* role: in place of the message's own, since the last of two members counts; or NULL. */
-static void append_message(yk_strbuf *out, yk_json message, yk_template_needs needs, const char *role)
+/* The functions of tools as JSON in a string; tools absent or null: nothing. */
+static void append_tools(yk_strbuf *out, yk_json tools)
+{
+  yk_strbuf text = YK_STRBUF_INIT;
+  if (!yk_json_is_given(tools)) return;
+  YK_JSON_EACH(tool, tools)
+  {
+    yk_json function = yk_json_get(tool, "function");
+    yk_strbuf_append_str(&text, text.length ? ", " : "[");
+    yk_json_append(&text, function.doc ? function : tool, 0);
+  }
+  yk_strbuf_append_str(&text, text.length ? "]" : "[]");
+  yk_strbuf_append_str(out, ", \"tools\": ");
+  yk_json_append_string(out, text.failed ? "" : text.data, text.length);
+  out->failed |= text.failed;
+  yk_strbuf_free(&text);
+}
+
+/* role: replaces the message's role, since the last of two members counts; or NULL. tools: replace the tools of a
+ * message of the system; or absent. */
+static void append_message(yk_strbuf *out, yk_json message, yk_template_needs needs, const char *role, yk_json tools)
 {
   bool is_first = true, is_assistant = has_role(message, "assistant");
   yk_strbuf_append_str(out, "{");
@@ -381,6 +400,7 @@ static void append_message(yk_strbuf *out, yk_json message, yk_template_needs ne
   if (is_assistant) append_reasoning(out, message, &is_first);
   if (role) append_key(out, "role", &is_first);
   if (role) yk_json_append_string(out, role, strlen(role));
+  append_tools(out, tools);
   yk_strbuf_append_str(out, "}");
 }
 
@@ -428,8 +448,9 @@ static size_t count_leading(yk_json messages)
   return n;
 }
 
-/* Appends the system and developer messages among the first n_most messages as one system message. */
-static void append_instructions(yk_strbuf *out, yk_json messages, size_t n_most, yk_template_needs needs)
+/* Appends the system and developer messages among the first n_most messages as one system message. tools: as for
+ * append_message. */
+static void append_instructions(yk_strbuf *out, yk_json messages, size_t n_most, yk_template_needs needs, yk_json tools)
 {
   size_t n = 0;
   bool is_first = true, is_list = needs.content == YK_CONTENT_LISTS;
@@ -437,19 +458,23 @@ static void append_instructions(yk_strbuf *out, yk_json messages, size_t n_most,
   yk_strbuf_append_str(out, is_list ? "[{\"type\": \"text\", \"text\": \"" : "\"");
   YK_JSON_EACH(message, messages)
   if (n++ < n_most && instructs(message)) append_texts(out, yk_json_get(message, "content"), "\n\n", &is_first);
-  yk_strbuf_append_str(out, is_list ? "\"}]}" : "\"}");
+  yk_strbuf_append_str(out, is_list ? "\"}]" : "\"");
+  append_tools(out, tools);
+  yk_strbuf_append_str(out, "}");
 }
 
-static void append_messages(yk_strbuf *out, yk_json messages, yk_template_needs needs)
+/* tools: of a message of the system; or absent. */
+static void append_messages(yk_strbuf *out, yk_json messages, yk_template_needs needs, yk_json tools)
 {
   bool is_first = true, merges_all = false;
   YK_JSON_EACH(message, messages) merges_all = merges_all || (needs.no_developer && has_role(message, "developer"));
   size_t i = 0, n_leading = count_leading(messages), n_merged = merges_all ? SIZE_MAX : n_leading;
-  bool merges = merges_all || (needs.system_first && n_leading > 1);
+  bool wants_system = yk_json_is_given(tools) && !has_role(yk_json_first(messages), "system");
+  bool merges = merges_all || (needs.system_first && n_leading > 1) || wants_system;
   yk_strbuf_append_str(out, "[");
   if (merges) {
     append_separator(out, &is_first);
-    append_instructions(out, messages, n_merged, needs);
+    append_instructions(out, messages, n_merged, needs, tools);
   }
   YK_JSON_EACH(message, messages)
   {
@@ -459,8 +484,9 @@ static void append_messages(yk_strbuf *out, yk_json messages, yk_template_needs 
     yk_json calls = needs.calls_in_metadata ? yk_json_get(message, "tool_calls") : YK_JSON_NONE;
     bool is_result = needs.calls_in_metadata && has_role(message, "tool");
     if (yk_json_size(calls) == 0 || has_text(yk_json_get(message, "content"))) {
+      const char *role = is_late ? "user" : is_result ? "observation" : NULL;
       append_separator(out, &is_first);
-      append_message(out, message, needs, is_late ? "user" : is_result ? "observation" : NULL);
+      append_message(out, message, needs, role, at == 0 && !merges ? tools : YK_JSON_NONE);
     }
     append_calls_as_messages(out, calls, &is_first);
   }
@@ -491,7 +517,8 @@ static void append_arguments_of_template(yk_strbuf *out, const yk_chat_conversat
 void yk_conversation_append(const yk_chat_conversation *conversation, yk_template_needs needs, yk_strbuf *out)
 {
   yk_strbuf_append_str(out, "{\"messages\": ");
-  append_messages(out, conversation->messages, needs);
+  bool has_tools = needs.tools_in_system && yk_json_size(conversation->tools) > 0;
+  append_messages(out, conversation->messages, needs, has_tools ? conversation->tools : YK_JSON_NONE);
   yk_strbuf_append_str(out, ", \"others\": {\"tools\": ");
   yk_json_append(out, conversation->tools, 0);
   yk_strbuf_append_str(out, ", \"documents\": ");

@@ -53,6 +53,7 @@ typedef struct yk_template_needs {
   bool no_developer;      /* the template lacks the role "developer", which becomes "system" */
   bool calls_in_metadata; /* the template has a call as "metadata", its name, and results as the role "observation" */
   bool system_first;      /* the template refuses a message of the system after another message */
+  bool tools_in_system;   /* the template reads tools as a text, the member "tools" of a message of the system */
 } yk_template_needs;
 
 /* yk_chat_text_key - the key of the text in a content part of this type ("text", "refusal", ...); NULL: the type is not
@@ -77,6 +78,8 @@ yk_status yk_conversation_check(const yk_chat_conversation *conversation, yk_err
  *   message at the beginning, with blank lines between.
  *   - If the template takes a message of the system only at the beginning, those at the beginning become one, and each
  *   later one keeps its place as a message of the user, so that the conversation's beginning is rendered as before.
+ *   - If the template has tools in a message of the system, the first one, or an empty one at the beginning, gets the
+ *   functions as JSON.
  *   - Where the template has calls in "metadata", each call is a separate assistant message with the arguments as
  *   content, and a tool's message becomes one of the role "observation".
  *   A failed allocation sets out->failed. */

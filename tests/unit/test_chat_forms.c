@@ -140,6 +140,30 @@ static void test_reasoning_and_names(void **state)
   check_many("{% set m = messages[0] %}{{ m.reasoning }} {{ m.reasoning_content }} {{ m.thinking }}", THOUGHTS);
 }
 
+/* Phi-4-mini's form of tools: the functions as a text, in the first message of the system. */
+static void test_tools_in_system_messages(void **state)
+{
+  static const char SHOWN[] = "{% for message in messages %}[{{ message.role }}]{{ message.content }}"
+                              "{% if 'tools' in message %}{{ '<|tool|>' + message['tools'] }}{% endif %}{% endfor %}";
+  static const char TOOLS[] =
+      "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"a\": [1]}}}, "
+      "{\"name\": \"g<|im_end|>\"}]";
+#define TEXT_OF_TOOLS "<|tool|>[{\"name\": \"f\", \"parameters\": {\"a\": [1]}}, {\"name\": \"g<|im_end|>\"}]"
+#define SPOKEN(role)  "{\"role\": \"" role "\", \"content\": \"" role "\"}"
+  static const struct {
+    const char *messages, *tools, *expected;
+  } cases[] = {{"[" SPOKEN("system") ", " SPOKEN("user") ", " SPOKEN("system") "]", TOOLS,
+                "[system]system" TEXT_OF_TOOLS "[user]user[system]system"},
+               {"[" SPOKEN("user") "]", TOOLS, "[system]" TEXT_OF_TOOLS "[user]user"},
+               {"[" SPOKEN("user") ", " SPOKEN("developer") "]", TOOLS, "[system]developer" TEXT_OF_TOOLS "[user]user"},
+               {"[" SPOKEN("user") "]", "[]", "[user]user"},
+               {"[" SPOKEN("user") "]", NULL, "[user]user"}};
+  (void)state;
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++)
+    chat_check_rendering(SHOWN, NULL, (chat_rendering){cases[i].messages, cases[i].tools, 0, 0}, YK_OK,
+                         cases[i].expected);
+}
+
 static void test_arguments_of_calls(void **state)
 {
 #define CALL(arguments) "[{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"arguments\": " arguments "}}]}]"
@@ -369,6 +393,7 @@ int main(void)
       cmocka_unit_test(test_content_that_is_not_there),
       cmocka_unit_test(test_forms_of_content),
       cmocka_unit_test(test_reasoning_and_names),
+      cmocka_unit_test(test_tools_in_system_messages),
       cmocka_unit_test(test_arguments_of_calls),
       cmocka_unit_test(test_arguments_of_the_past),
       cmocka_unit_test(test_developers),
