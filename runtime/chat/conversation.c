@@ -377,7 +377,7 @@ static void append_tools(yk_strbuf *out, yk_json tools)
   }
   yk_strbuf_append_str(&text, text.length ? "]" : "[]");
   yk_strbuf_append_str(out, ", \"tools\": ");
-  yk_json_append_string(out, text.failed ? "" : text.data, text.length);
+  yk_json_append_string(out, text.data, text.failed ? 0 : text.length);
   out->failed |= text.failed;
   yk_strbuf_free(&text);
 }
