@@ -198,6 +198,9 @@ typedef struct yk_attention_args {
   bool window_is_chunk; /* requires window_tokens above 0 */
   /* device [n_q_heads] a score of each head for no token, neither scaled nor in a window. NULL: none. */
   const float *sinks;
+  /* Each row has the same bits for any other rows of the step, and for any division of the sequence's rows into steps.
+   * Not for 8-bit caches on devices with needs_kv_staging. */
+  bool is_invariant;
   const yk_batch *batch;
 } yk_attention_args;
 

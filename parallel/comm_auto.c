@@ -125,6 +125,22 @@ static yk_status auto_all_reduce(yk_comm *base, void *data, int64_t count, yk_dt
   return blamed(comm, yk_p2p_all_reduce(comm->p2p, data, count, dtype, comm->stream, err), err);
 }
 
+/* Through slots, in pieces that slots take; two ranks may use NCCL, whose sum of two is the same. */
+static yk_status auto_all_reduce_tree(yk_comm *base, float *sums, int64_t count, yk_err *err)
+{
+  auto_comm *comm = (auto_comm *)base;
+  const bool has_slots = comm->p2p && !has_levels(comm);
+  YK_TRY(enter(comm, err));
+  if (base->n_ranks == 2 && !has_slots) return comm->nccl->ops->all_reduce(comm->nccl, sums, count, YK_F32, err);
+  if (!has_slots)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "all-reduce in a tree: expected GPUs of one host with access to each other's memory");
+  const int64_t most = yk_p2p_get_options(comm->p2p)->max_bytes / (int64_t)sizeof *sums / 4 * 4;
+  for (int64_t first = 0; first < count; first += most)
+    YK_TRY(local_all_reduce(&comm->local, sums + first, yk_min_i64(most, count - first), YK_F32, err));
+  return YK_OK;
+}
+
 static yk_status auto_all_reduce_i32(yk_comm *base, int32_t *data, int64_t count, yk_reduction reduction, yk_err *err)
 {
   auto_comm *comm = (auto_comm *)base;
@@ -464,6 +480,7 @@ static auto_comm *end_of(const parts *p, int i, const yk_comm_auto_options *opti
   static const yk_comm_ops ops = {.name = "auto",
                                   .destroy = auto_destroy,
                                   .all_reduce = auto_all_reduce,
+                                  .all_reduce_tree = auto_all_reduce_tree,
                                   .all_reduce_add_norm = auto_all_reduce_add_norm,
                                   .all_reduce_i32 = auto_all_reduce_i32,
                                   .gather = auto_gather,

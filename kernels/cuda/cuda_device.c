@@ -22,6 +22,7 @@
 #include "kernels/cuda/layout/abilities.h"
 #include "kernels/cuda/layout/layout.h"
 #include "kernels/cuda/linear/adapted.h"
+#include "kernels/cuda/linear/convert.h"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/mamba/mamba.h"
 #include "kernels/cuda/moe/mixture.h"
@@ -131,6 +132,14 @@ static yk_status gather_rows(yk_device *dev, const yk_gather_rows_args *args, yk
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   YK_TRY(yk_cuda_enter(cuda, err));
   return yk_cuda_check(cuda, yk_cuda_launch_gather_rows(args, cuda->stream), "gather_rows", err);
+}
+
+static yk_status round_sums(yk_device *dev, const yk_round_sums_args *args, yk_err *err)
+{
+  yk_cuda_device *cuda = yk_cuda_device_of(dev);
+  YK_TRY(yk_cuda_enter(cuda, err));
+  return yk_cuda_check(cuda, yk_cuda_launch_convert(dev->dtype, args->y, YK_F32, args->sums, args->count, cuda->stream),
+                       "round_sums", err);
 }
 
 static yk_status row_squares(yk_device *dev, const yk_row_norms_args *args, yk_err *err)
@@ -243,6 +252,7 @@ static const yk_device_ops *device_ops(void)
       .row_squares = row_squares,
       .row_norms = row_norms,
       .gather_rows = gather_rows,
+      .round_sums = round_sums,
       .layer_inputs = layer_inputs,
       .multiply = multiply,
       .cap_logits = cap_logits,

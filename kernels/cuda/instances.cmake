@@ -47,6 +47,8 @@ foreach(act ${activations})
                     ${dtype_${act}} ${dtype_${act}})
     endforeach()
   endforeach()
+  yoke_instance(yoke_sm90_sources kernels/cuda/gemm/dense/sliced_instances.cuh int4_${act} YK_GEMM_INT4
+                ${dtype_${act}})
   yoke_instance(yoke_sm90_sources kernels/cuda/w4a8/wgmma_instances.cuh ${act} ${dtype_${act}})
   foreach(family dense/small_batch dense/wgmma) # float32 results
     yoke_instance(yoke_sm90_sources kernels/cuda/gemm/${family}_instances.cuh int8_${act}_to_f32 YK_GEMM_INT8
@@ -101,7 +103,7 @@ if(NOT YOKE_TUNED_KERNELS)
                  sampling w8a8)
     file(GLOB sources CONFIGURE_DEPENDS kernels/cuda/${folder}/*.cu)
     list(REMOVE_ITEM sources ${yoke_sm90_sources})
-    list(FILTER sources EXCLUDE REGEX "(mma_sm80|dense/(few_outputs|wgmma)|latent/attention)\\.cu$")
+    list(FILTER sources EXCLUDE REGEX "(mma_sm80|dense/(few_outputs|sliced|sliced_plain|wgmma)|latent/attention)\\.cu$")
     set(source ${PROJECT_BINARY_DIR}/generated/kernels/cuda/${folder}/joined.cu)
     list(TRANSFORM sources REPLACE "^${PROJECT_SOURCE_DIR}/(.*)$" "#include \"\\1\"" OUTPUT_VARIABLE lines)
     list(JOIN lines "\n" text_of_${source})

@@ -39,7 +39,8 @@
  * empties its slot (allreduce_p2p_slots.cuh). The counters that select the next set are in device memory, so a captured
  * graph can be replayed.
  *
- * Numerics: float32, added in rank order, rounded once; every rank holds the same bits (see yk_add_norm_args).
+ * Numerics: float32, added in rank order, rounded once; every rank holds the same bits (see yk_add_norm_args). Arrays
+ * of float32 are added in a tree, neighbouring ranks first.
  *
  * Failure: a kernel that waits longer than the time limit, or whose group is aborted, ends without a result, and all
  * later kernels end at once; yk_p2p_check returns the missing rank. The limit also covers a rank that never launches.

@@ -185,6 +185,25 @@ __device__ __forceinline__ packet<T> add_to_residual(const launch_args &a, const
   return sum;
 }
 
+/* One packet's sum over ranks of float32, in a tree: neighbouring ranks first. */
+template <int N> __device__ __forceinline__ uint4 reduce_floats(const launch_args &a, const uint4 (&from)[N], uint4 own)
+{
+  packet<float> sums[N];
+#pragma unroll
+  for (int r = 0; r < N; r++)
+    if (r < a.n_ranks) sums[r] = packet<float>::of(r == a.rank ? own : from[r]);
+#pragma unroll
+  for (int step = 1; step < N; step *= 2) {
+#pragma unroll
+    for (int r = 0; r + step < N; r += 2 * step) {
+      if (r + step >= a.n_ranks) continue;
+#pragma unroll
+      for (int i = 0; i < packet<float>::N; i++) sums[r].v[i] += sums[r + step].v[i];
+    }
+  }
+  return sums[0].rounded();
+}
+
 /* One packet's sum over ranks in float32, in rank order; with norms, times alpha and added to the residual, unless the
  * sum has a norm itself. from: the packets that have arrived, by rank; own: this rank's packet in the form sent to the
  * others. */
@@ -277,6 +296,8 @@ __device__ __forceinline__ void reduce_row(block_view &b, const G &group, int ro
       uint4 &total = sum[done + v];
       if constexpr (std::is_same_v<T, int32_t>)
         total = reduce_integers<N>(a, from[v], sendable(own[v]));
+      else if constexpr (std::is_same_v<T, float>)
+        total = reduce_floats<N>(a, from[v], sendable(own[v]));
       else
         total = reduce_packet<T, N, NORMS>(a, from[v], sendable(own[v]), before[v]);
       also(group.at(done + v), total);

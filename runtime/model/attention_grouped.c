@@ -30,6 +30,7 @@ struct yk_sublayer {
   yk_score_growth growth;
   int32_t window_tokens; /* 0: full attention */
   bool window_is_chunk;
+  bool is_invariant; /* see yk_attention_args */
   /* Offsets within the scratch, which begins with the rows of q, k and v: the attended rows, and the scratch of o. */
   int64_t attended_offset_bytes, o_offset_bytes;
 };
@@ -314,6 +315,7 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
   a->is_unrotated = c->is_unrotated[layer];
   a->window_tokens = c->window_tokens[layer];
   a->window_is_chunk = c->window_is_chunk && a->window_tokens > 0;
+  a->is_invariant = source->limits->batch_invariant;
   a->norms_follow = c->qk_norm_follows;
   a->norms_values = c->value_norms;
   a->attended_offset_bytes = attended_offset_bytes(source, &a->heads);
@@ -374,6 +376,7 @@ static yk_status attend(const yk_sublayer *a, const yk_sublayer_step *s, const v
                             .window_tokens = a->window_tokens,
                             .window_is_chunk = a->window_is_chunk,
                             .sinks = a->sinks,
+                            .is_invariant = a->is_invariant,
                             .batch = s->batch};
   return s->dev->ops->attention(s->dev, &args, err);
 }

@@ -84,6 +84,7 @@ static params params_of(const yk_cuda_attention &attn, const yk_attention_args &
   p.sinks = args.sinks;
   p.growth = args.growth;
   p.window_is_chunk = args.window_is_chunk;
+  p.is_invariant = args.is_invariant;
   p.gates_column = static_cast<int64_t>(h.n_q_heads) * h.head_dim + yk_head_layout_kv_columns(&h);
   p.counters = static_cast<workspace_counters *>(attn.workspace);
   p.partial_results = reinterpret_cast<float *>(static_cast<char *>(attn.workspace) + sizeof(workspace_counters));
@@ -116,12 +117,15 @@ static cudaError_t launch_prefill(const yk_cuda_attention &attn, const params &c
                                   : launch_prefill_mma_sync<T, HD>(attn, p, stream);
 }
 
-/* Decode processes the sequences with one row, prefill those with more. Decode runs first, since it also dequantises
- * for prefill. Returns cudaErrorNotSupported if the GPU has too little shared memory. */
+/* Decode processes the sequences with one row, prefill those with more, or all of them with is_invariant: a prefill row
+ * reads its visible key tiles from the last to the first, so that its bits do not depend on the other rows of its work
+ * tile. Decode runs first, since it also dequantises for prefill. Returns cudaErrorNotSupported if the GPU has too
+ * little shared memory. */
 template <typename T, int HD>
 static cudaError_t launch_tensor_cores(const yk_cuda_attention &attn, const params &p, const yk_attention_args &args,
                                        cudaStream_t stream)
 {
+  if (p.is_invariant) return launch_prefill<T, HD>(attn, p, stream);
   const cudaError_t error = launch_decode<T, HD>(attn, p, stream);
   if (error != cudaSuccess || args.batch->max_rows_per_seq <= 1) return error;
   return launch_prefill<T, HD>(attn, p, stream);

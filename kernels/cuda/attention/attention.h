@@ -85,7 +85,9 @@
  * Numerics: scores, softmax and sums in float32, probabilities rounded to dtype for P V, output rounded once. Partial
  * results are combined in a fixed order: the same step gives the same bits. The division of a sequence's keys depends
  * on the lengths of the whole step, in prefill if a work tile has at least 16 key tiles, so a sequence's last bits may
- * differ between different steps. */
+ * differ between different steps. With is_invariant they do not: the prefill kernel computes all sequences and splits
+ * none, and a row's key tiles are read from the row's last one to the first, for any other rows of its work
+ * tile. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_ATTENTION_H
 #define YK_KERNELS_CUDA_ATTENTION_ATTENTION_H
 

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
   }
   __syncthreads();
   int32_t n_key_tiles = 0; /* for the first warp of the Q producers */
-  if (prefill_tiles<HD>::SPLITS && threadIdx.x / 32 == 2)
+  if (prefill_tiles<HD>::SPLITS && !p.is_invariant && threadIdx.x / 32 == 2)
     n_key_tiles = count_key_tiles<prefill_tiles<HD>::TILE_N>(p, tokens_per_tile);
   wait_for_previous_kernel();
   if (warpgroup == 0) {

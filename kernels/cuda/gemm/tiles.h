@@ -16,7 +16,9 @@ enum plan_kernel {
   /* tile: index into WGMMA_SHAPES; splits: K ranges of each tile (split-K), 1 for whole tiles, 0 for stream-K */
   PLAN_WGMMA,
   /* The same, but the thread blocks that share a tile are a cluster; splits: 2 and more */
-  PLAN_WGMMA_CLUSTER
+  PLAN_WGMMA_CLUSTER,
+  /* tile: index into SLICED_SHAPES; splits: K ranges of each tile, whole slices of K (dense/sliced.cuh) */
+  PLAN_SLICED
 };
 
 /* The sizes of scale groups, in inputs, that a tile is compiled for: all; multiples of 128 (or one group for all of k),
@@ -78,6 +80,20 @@ constexpr wgmma_shape WGMMA_SHAPES[] = {
     {256, 2, 1, 2, occupancy::ALL, scale_groups::FROM_128, scale_groups::FROM_128},
 };
 constexpr int N_WGMMA_SHAPES = sizeof WGMMA_SHAPES / sizeof *WGMMA_SHAPES;
+
+/* Tiles of the kernel with a fixed division of K (dense/sliced_kernel.cuh), all of 128 columns. Two thread blocks of
+ * HALF fit on a multiprocessor, and both may belong to one GEMM. */
+struct sliced_shape {
+  int n; /* tile N: tokens */
+  occupancy taken;
+};
+constexpr sliced_shape SLICED_SHAPES[] = {
+    {16, occupancy::HALF},
+    {32, occupancy::HALF},
+    {64, occupancy::HALF},
+    {128, occupancy::ALL},
+};
+constexpr int N_SLICED_SHAPES = sizeof SLICED_SHAPES / sizeof *SLICED_SHAPES;
 
 } // namespace yk_gemm
 

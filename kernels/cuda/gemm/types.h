@@ -20,6 +20,8 @@ typedef enum yk_gemm_path {
 /* Thread blocks of the largest cluster that every GPU of 9.0 can run (CUDA's portable cluster size). */
 enum { YK_GEMM_MOST_PEERS = 8 };
 
+enum { YK_GEMM_MOST_SLICES = 8 };
+
 /* Properties of the current GPU; filled once by yk_gemm_gpu_init. */
 typedef struct yk_gemm_gpu {
   char name[64]; /* as the driver reports it: costs are fitted by GPU type */
@@ -43,6 +45,10 @@ typedef struct yk_gemm_desc {
   /* y is float32, with any stride, and there are neither bias nor activation: for INT8 with one group, or groups that
    * are multiples of 128 */
   bool f32_output;
+  /* 0: a plan may divide K in any way. Else results do not depend on the number of tokens (dense/sliced.cuh): K is that
+   * number of equal slices, a power of two up to YK_GEMM_MOST_SLICES, of whole K tiles. For INT4 on the WGMMA path;
+   * y is float32 only without activation. */
+  int k_slices;
 } yk_gemm_desc;
 
 /* A range of columns of AWQ "gemm" tensors in device memory. Local input i and local column j are row i of qweight and

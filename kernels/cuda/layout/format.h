@@ -68,6 +68,8 @@ typedef struct yk_cuda_gemm {
   int64_t weights, bias;    /* bytes from the start of a matrix; bias [n] f32, or act: see has_epilogue */
   int64_t x_size;           /* columns of x if the inputs are in another order, else 0; ... */
   int64_t order;            /* ... then bytes from the start of a matrix: int32 [k], the column of each input, or -1 */
+  int k_slices;             /* as in yk_linear_spec; 0, or of a kind with takes_slices */
+  bool f32_output;          /* y is float32, also of a kind with an epilogue */
   bool is_resident;         /* the weights stay at resident, outside the layer's memory */
   const void *resident;
 } yk_cuda_gemm;
@@ -144,6 +146,9 @@ struct yk_cuda_gemm_kind {
    * activation (yk_linear.unfinished): y then has the columns in the order of the packed weights, which for a kind with
    * an epilogue are 8 gates, then their 8 ups. */
   bool has_epilogue, f32_bias;
+
+  /* forward keeps the order of additions that the gemm's k_slices require. */
+  bool takes_slices;
 
   /* weight_bytes - bytes of a GEMM's weights, scales included, in one matrix. */
   int64_t (*weight_bytes)(const yk_cuda_gemm *gemm);

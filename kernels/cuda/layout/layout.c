@@ -115,7 +115,9 @@ static void add_part(const yk_linear_spec *spec, yk_dtype dtype, int i, const yk
                            .x_size = ordered_x_size(format, part),
                            .first_column = first_column,
                            .dtype = dtype,
-                           .activation = spec->activation};
+                           .activation = spec->activation,
+                           .k_slices = spec->k_slices,
+                           .f32_output = spec->f32_output};
   }
   last->end_part = i + 1;
   last->n += n;

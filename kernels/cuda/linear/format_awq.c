@@ -22,12 +22,12 @@ int64_t yk_cuda_awq_packed_group(const yk_linear_part *part)
 }
 
 /* The WNA16 GEMM takes slices of whole words (8 columns) and of k a multiple of 32, whose groups are one, or multiples
- * of 32 that divide the checkpoint's; no float32 results, and no part with as_16_bits. */
+ * of 32 that divide the checkpoint's; float32 results only of slices of K, and no part with as_16_bits. */
 static bool takes_packed(const yk_linear_spec *spec, int i)
 {
   const yk_linear_part *part = &spec->parts[i];
   int64_t k = yk_range_size(part->k), n = yk_range_size(part->n);
-  if (part->as_16_bits || spec->f32_output || k == 0 || k % 32 || n % 8) return false;
+  if (part->as_16_bits || (spec->f32_output && spec->k_slices == 0) || k == 0 || k % 32 || n % 8) return false;
   int64_t group = yk_cuda_awq_packed_group(part), phase = part->k.begin % part->weight.group;
   return group == k || (group % 32 == 0 && part->weight.group % group == 0 && phase % group == 0);
 }

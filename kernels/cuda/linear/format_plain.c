@@ -24,6 +24,7 @@ static bool uses_resident(const yk_linear_spec *spec)
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/state.h"
 #include "kernels/cuda/gemm/dense/few_outputs.h"
+#include "kernels/cuda/gemm/dense/sliced_plain.h"
 #include "kernels/cuda/gemm/grouped/grouped.h"
 #include "kernels/cuda/linear/convert.h"
 
@@ -70,6 +71,22 @@ static bool writes_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t y_s
   return !gemm->has_bias && gemm->activation.kind == YK_ACTIVATION_NONE;
 }
 
+static yk_status forward_slices(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err)
+{
+  const yk_cuda_gemm *gemm = call->gemm;
+  const yk_sliced_plain_gemm sliced = {.x = call->x,
+                                       .w = call->weights,
+                                       .y = call->y,
+                                       .m = call->n_rows,
+                                       .n = gemm->n,
+                                       .k = gemm->k,
+                                       .y_stride = call->y_stride,
+                                       .k_slices = gemm->k_slices,
+                                       .dtype = gemm->dtype,
+                                       .y_dtype = call->y_dtype};
+  return yk_cuda_check(cuda, yk_sliced_plain_launch(&sliced, cuda->stream), "GEMM of slices of K", err);
+}
+
 static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err)
 {
   const yk_cuda_gemm *gemm = call->gemm;
@@ -79,6 +96,7 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
                          cudaMemset2DAsync(call->y, (size_t)call->y_stride * y_bytes, 0, (size_t)gemm->n * y_bytes,
                                            (size_t)call->n_rows, cuda->stream),
                          "zeroing the result of a GEMM", err);
+  if (gemm->k_slices > 0) return forward_slices(cuda, call, err);
   const yk_few_outputs_gemm few = {.x = call->x,
                                    .w = call->weights,
                                    .y = call->y,
@@ -128,6 +146,7 @@ static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_cal
 
 const yk_cuda_gemm_kind yk_cuda_gemm_16_bits = {
     .name = "16 bits",
+    .takes_slices = true,
     .weight_bytes = weight_bytes,
     .uses_resident = uses_resident,
 #ifdef YOKE_HAVE_CUDA

@@ -19,7 +19,8 @@ yk_gemm_desc yk_gemm_desc_of(const yk_cuda_gemm *gemm)
                         .dtype = gemm->dtype,
                         .activation = gemm->kind->has_epilogue ? yk_cuda_gemm_activation(gemm) : none,
                         .encoding = (yk_gemm_encoding)gemm->kind->variant,
-                        .f32_output = !gemm->kind->has_epilogue};
+                        .f32_output = gemm->f32_output || !gemm->kind->has_epilogue,
+                        .k_slices = gemm->k_slices};
 }
 
 static int64_t weight_bytes(const yk_cuda_gemm *gemm)
@@ -37,6 +38,8 @@ static int64_t weight_bytes(const yk_cuda_gemm *gemm)
 static yk_status plan(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void **out, yk_err *err)
 {
   const yk_gemm_desc desc = yk_gemm_desc_of(gemm);
+  if (gemm->k_slices > 0 && cuda->wna16.path != YK_GEMM_WGMMA)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "slices of K of 4-bit weights need a GPU of compute capability 9.0");
   yk_gemm_plans *plans = malloc(sizeof *plans);
   if (!plans) return yk_err_set(err, YK_E_NOMEM, "no memory for the plans of a GEMM");
   yk_gemm_plans_choose(&cuda->wna16, &desc, plans);
@@ -146,8 +149,12 @@ static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_cal
 
 /* ---- The kinds --------------------------------------------------------------------------------------------------- */
 
-const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int4 = {
-    .name = "W4A16", .variant = YK_GEMM_INT4, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
+const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int4 = {.name = "W4A16",
+                                                   .variant = YK_GEMM_INT4,
+                                                   .has_epilogue = true,
+                                                   .takes_slices = true,
+                                                   .weight_bytes = weight_bytes,
+                                                   FUNCTIONS};
 const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int8 = {
     .name = "W8A16", .variant = YK_GEMM_INT8, .has_epilogue = true, .weight_bytes = weight_bytes, FUNCTIONS};
 const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int8_to_f32 = {

@@ -154,6 +154,16 @@ static yk_status check_grouped(const yk_linear_spec *spec, const yk_cuda_linear_
   return YK_OK;
 }
 
+static yk_status check_slices(const yk_linear_spec *spec, const yk_cuda_linear_layout *layout, yk_err *err)
+{
+  for (int i = 0; i < layout->n_gemms && spec->k_slices > 0; i++)
+    if (!layout->gemms[i].kind->takes_slices)
+      return yk_err_set(err, YK_E_UNSUPPORTED,
+                        "linear: slices of K on a GPU: expected 4-bit integers or plain weights, found %s",
+                        layout->gemms[i].kind->name);
+  return YK_OK;
+}
+
 yk_status yk_cuda_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
@@ -168,6 +178,7 @@ yk_status yk_cuda_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_l
   linear->max_tokens = spec->max_tokens;
   yk_status status = yk_cuda_linear_lay_out(spec, dev->dtype, &linear->layout, err);
   if (status == YK_OK) status = check_grouped(spec, &linear->layout, err);
+  if (status == YK_OK) status = check_slices(spec, &linear->layout, err);
   if (status == YK_OK) status = load(cuda, spec, linear, err);
   yk_cuda_release(cuda, &cuda->landing);
   yk_cuda_release(cuda, &cuda->landing_order);

@@ -435,10 +435,6 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
     return yk_err_set(err, YK_E_UNSUPPORTED, "lm_head int8: this model has no lm_head; supported: auto");
   settings->limits.expert_parallel = options->expert_parallel;
   settings->limits.batch_invariant = options->batch_invariant;
-  if (options->batch_invariant && settings->device == YK_DEVICE_CUDA)
-    return yk_err_set(
-        err, YK_E_UNSUPPORTED,
-        "batch_invariant: GPUs add in an order that depends on the rows of a step; supported: device cpu");
   settings->limits.n_adapters = options->max_adapters;
   settings->limits.adapter_rank = options->max_adapter_rank;
   return choose_memory(options, checkpoint, device_memory_bytes, cluster, settings, plan, err);

@@ -157,7 +157,8 @@ typedef struct yk_engine_options {
   bool disable_custom_all_reduce;
   /* A request's logits have the same bits for any other requests that run, any division of its prompt into steps, and
    * on 1, 2, 4 or 8 ranks, as far as the model's sizes permit. Slower. Refused for mixtures of experts, latent
-   * attention, recurrent states, adapters, 8-bit caches, quantised inputs, and GPUs. */
+   * attention, recurrent states, adapters, 8-bit caches, quantised inputs, and on GPUs for weights other than 4-bit
+   * integers and floats. */
   bool batch_invariant;
 } yk_engine_options;
 

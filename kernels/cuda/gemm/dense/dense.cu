@@ -4,6 +4,7 @@
 #include "kernels/cuda/gemm/common.cuh"
 #include "kernels/cuda/gemm/dense/mma_sm80.cuh"
 #include "kernels/cuda/gemm/dense/plan.h"
+#include "kernels/cuda/gemm/dense/sliced.cuh"
 #include "kernels/cuda/gemm/dense/small_batch.cuh"
 #include "kernels/cuda/gemm/dense/wgmma.cuh"
 
@@ -17,6 +18,7 @@ static cudaError_t init_sm90(yk_gemm_gpu *gpu)
   if (error != cudaSuccess) return error;
   if (found != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
   error = small_batch_init();
+  if (error == cudaSuccess) error = sliced_init();
   return error == cudaSuccess ? wgmma_init(gpu) : error;
 }
 
@@ -39,6 +41,23 @@ extern "C" yk_status yk_gemm_gpu_init(yk_gemm_gpu *gpu, yk_gemm_path path, yk_er
   return cuda_status(gpu->path == YK_GEMM_MMA ? mma_sm80_init() : init_sm90(gpu), "GEMM init", err);
 }
 
+/* For a desc that is valid otherwise. */
+static yk_status check_slices(const yk_gemm_desc *desc, yk_err *err)
+{
+  const bool is_power =
+      desc->k_slices > 0 && desc->k_slices <= YK_GEMM_MOST_SLICES && (desc->k_slices & (desc->k_slices - 1)) == 0;
+  if (!is_power || (desc->k_slices > 1 && desc->k % (TILE_K * desc->k_slices)))
+    return yk_err_set(err, YK_E_INVAL,
+                      "GEMM: slices of K must be 1, 2, 4 or 8 of a multiple of %d inputs each, found %d of %lld inputs",
+                      TILE_K, desc->k_slices, (long long)desc->k);
+  if (desc->encoding != YK_GEMM_INT4 || (desc->f32_output && desc->activation.kind != YK_ACTIVATION_NONE))
+    return yk_err_set(err, YK_E_INVAL,
+                      "GEMM: slices of K need 4-bit integers, and no activation for float32 results, found encoding "
+                      "%d, activation %d",
+                      (int)desc->encoding, (int)desc->activation.kind);
+  return YK_OK;
+}
+
 extern "C" yk_status yk_gemm_desc_check(const yk_gemm_desc *desc, yk_err *err)
 {
   /* With this limit products of sizes stay far inside 64 bits, counts of panels and of K tiles inside 32. */
@@ -57,6 +76,7 @@ extern "C" yk_status yk_gemm_desc_check(const yk_gemm_desc *desc, yk_err *err)
   if (desc->dtype != YK_F16 && desc->dtype != YK_BF16)
     return yk_err_set(err, YK_E_INVAL, "GEMM: activations must be float16 or bfloat16, found %s",
                       yk_dtype_name(desc->dtype));
+  if (desc->k_slices) return check_slices(desc, err);
   if (desc->f32_output &&
       (desc->encoding != YK_GEMM_INT8 || groups_per_k_tile(*desc) > 1 || desc->activation.kind != YK_ACTIVATION_NONE))
     return yk_err_set(
@@ -70,6 +90,7 @@ extern "C" yk_status yk_gemm_desc_check(const yk_gemm_desc *desc, yk_err *err)
 extern "C" size_t yk_gemm_workspace_bytes(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, int64_t m_max)
 {
   if (m_max <= 0) return 0;
+  if (desc->k_slices) return sliced_workspace_bytes(*gpu);
   return gpu->path == YK_GEMM_WGMMA ? wgmma_workspace_bytes(*gpu) : mma_sm80_workspace_bytes(*gpu, *desc, m_max);
 }
 
@@ -78,7 +99,8 @@ extern "C" void yk_gemm_plans_choose(const yk_gemm_gpu *gpu, const yk_gemm_desc 
   *plans = {};
   if (gpu->path != YK_GEMM_WGMMA) return;
   for (int i = 0; i < YK_GEMM_ROW_BUCKETS; i++)
-    plans->of_bucket[i] = best_plan(costs_of(*gpu, desc->encoding), *gpu, *desc, bucket_rows(i));
+    plans->of_bucket[i] = desc->k_slices ? sliced_plan(*gpu, *desc, bucket_rows(i))
+                                         : best_plan(costs_of(*gpu, desc->encoding), *gpu, *desc, bucket_rows(i));
 }
 
 static bool is_aligned(const void *pointer, uintptr_t bytes)
@@ -102,8 +124,11 @@ extern "C" yk_status yk_gemm_forward(const yk_gemm_gpu *gpu, const yk_gemm_desc 
     return yk_err_set(err, YK_E_INVAL,
                       "GEMM: float32 results need rows of at least %lld elements and no bias, found %lld%s",
                       (long long)desc->n, (long long)call->y_stride, call->bias ? " and a bias" : "");
+  if (gpu->path == YK_GEMM_MMA && desc->k_slices)
+    return yk_err_set(err, YK_E_UNSUPPORTED, "GEMM: slices of K need compute capability 9.0");
   if (gpu->path == YK_GEMM_MMA) return cuda_status(mma_sm80_forward(*gpu, *desc, *call, stream), "GEMM", err);
   const yk_gemm_plan plan = plans->of_bucket[row_bucket(call->m)];
+  if (plan.kernel == PLAN_SLICED) return cuda_status(sliced_forward(*gpu, *desc, plan, *call, stream), "GEMM", err);
   return cuda_status(plan.kernel == PLAN_SMALL_BATCH ? small_batch_forward(*gpu, *desc, plan, *call, stream)
                                                      : wgmma_forward(*gpu, *desc, plan, *call, stream),
                      "GEMM", err);

@@ -12,6 +12,7 @@
  *   17 and more   9.0      wgmma_kernel.cuh          thread blocks (split-K,      global memory, as their own flags;
  *                 stream-K)                    in a cluster, shared memory
  *   any           8.0 on   mma_sm80.cu               thread blocks (split-K)      global memory, a second kernel
+ *   any           9.0      sliced_kernel.cuh         slices of fixed size: with desc.k_slices, sliced.cuh
  *
  * A thread block of the two kernels for 9.0:
  *
@@ -39,6 +40,7 @@
  * Scales of 4-bit floats have a factor for each row too, and few bits: weights are exact (encoding_fp4.cuh).
  * Float32 results (lm_head, 8-bit integers alone) are the accumulators times the row scales: no rounding, no bias, no
  * activation, rows of y at any distance.
+ * With desc.k_slices a token's results have the same bits for any number of tokens, in the tree of sliced.cuh.
  * The same call gives the same bits every time on one GPU: a plan depends only on the shape, the number of
  * multiprocessors and the number of clusters that run at once, and partial sums are added in a fixed order.
  *
