@@ -106,7 +106,7 @@ static yk_status add_name(void *user, const char *text, yk_err *err)
 static void init(serve_options *options)
 {
   yk_model_options_init(&options->model);
-  options->model.long_prompt_rows = 512;
+  options->model.long_prompt_rows = YK_LONG_PROMPT_PACED;
   yk_template_options_init(&options->chat);
   yk_server_options *server = &options->server;
   server->host = "127.0.0.1";

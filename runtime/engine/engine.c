@@ -179,15 +179,22 @@ static yk_status start_mask_threads(yk_engine *e, yk_err *err)
   return yk_cpu_pool_create((int)n_threads, &e->mask_threads, err);
 }
 
+static void limit_long_prompts(yk_engine *e)
+{
+  const int32_t most = e->settings.long_prompt_rows, fewest = e->settings.rules.has_states ? YK_STATE_STEP_ROWS : 1;
+  const int32_t of_device = e->settings.device == YK_DEVICE_CPU ? YK_PACE_FEWEST_CPU_ROWS : YK_PACE_FEWEST_ROWS;
+  if (most == YK_LONG_PROMPT_PACED)
+    yk_scheduler_pace_long_prompts(e->scheduler, (int32_t)yk_max_i64(of_device, fewest));
+  else if (most > 0)
+    yk_scheduler_limit_long_prompts(e->scheduler, (int32_t)yk_max_i64(most, fewest));
+}
+
 static yk_status start_thread(yk_engine *e, yk_err *err)
 {
   const yk_model_limits *l = &e->settings.limits;
   YK_TRY(yk_memory_pool_create(l->n_kv_blocks, l->step.max_seqs, &e->settings.rules, &e->pool, err));
   YK_TRY(yk_scheduler_create(&l->step, e->settings.world.n_stages, e->pool, &e->scheduler, err));
-  if (e->settings.long_prompt_rows > 0) {
-    const int32_t fewest = e->settings.rules.has_states ? YK_STATE_STEP_ROWS : 1;
-    yk_scheduler_limit_long_prompts(e->scheduler, (int32_t)yk_max_i64(e->settings.long_prompt_rows, fewest));
-  }
+  limit_long_prompts(e);
   YK_TRY(yk_step_builder_create(&l->step, e->settings.embedding_size, e->settings.world.n_stages, &e->builder, err));
   YK_TRY(start_mask_threads(e, err));
   e->stats.kv_blocks_total = e->stats.kv_blocks_free = l->n_kv_blocks;

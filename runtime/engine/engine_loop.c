@@ -130,6 +130,7 @@ static void complete_step(yk_engine *e, yk_err *err)
   int64_t alone_ns = times->hand_out_ns - yk_max_i64(times->ranks_ns, e->completed_ns);
   yk_engine_count_step(e, flight->step, flight->n_prompt, (double)alone_ns * 1e-9);
   yk_profiler_step_ran(e, flight->step, &flight->profiled);
+  yk_scheduler_time_step(e->scheduler, alone_ns);
   yk_scheduler_commit(e->scheduler);
   yk_hand_out(e, flight->items, flight->n_items, flight->step);
   e->completed_ns = yk_clock_now_ns();

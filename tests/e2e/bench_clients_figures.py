@@ -43,12 +43,12 @@ class Figures(harness.Case):
 
     def test_a_long_prompt_joins_the_others(self):
         """It is no request of the figures, with and without a limit of its share of a step."""
-        for most in (0, 128):
+        for most in (0, 128, -1):
             report = self.bench("--clients", "2", "--requests", "4", "--input-len", "8", "--output-len", "30",
-                                "--long-prompt", "300", "--max-num-batched-tokens", "256",
+                                "--long-prompt", "600", "--max-num-batched-tokens", "256",
                                 "--long-prefill-token-threshold", str(most))
             self.assertEqual((report["completed"], report["total_input_tokens"]), (4, 4 * 8))
-            self.assertEqual(report["long_prompt_tokens"], 300)
+            self.assertEqual(report["long_prompt_tokens"], 600)
             self.assertGreater(report["long_prompt_ttft_ms"], 0)
 
     def test_figures_agree(self):

@@ -82,7 +82,7 @@ static void engine_options(void **state)
   OPTIONS_REFUSED(max_seqs, -1, "max_seqs");
   OPTIONS_REFUSED(max_batched_tokens, 0, "max_batched_tokens");
   OPTIONS_REFUSED(long_prompt_rows, 31, "long_prompt_rows: expected 32 to 1048576, found 31");
-  OPTIONS_REFUSED(long_prompt_rows, -1, "long_prompt_rows");
+  OPTIONS_REFUSED(long_prompt_rows, -2, "long_prompt_rows");
   OPTIONS_REFUSED(max_model_tokens, -1, "max_model_tokens");
   OPTIONS_REFUSED(n_cpu_threads, -1, "n_cpu_threads");
   OPTIONS_REFUSED(model_dir, NULL, "model_dir");

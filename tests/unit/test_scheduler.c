@@ -189,6 +189,104 @@ static void a_long_prompt_leaves_rows_to_decodes(void **state)
   yk_memory_pool_destroy(pool);
 }
 
+/* A scheduler of steps of up to 2,048 rows whose long prompts are paced, and a sequence that decodes. */
+typedef struct paced {
+  yk_memory_pool *pool;
+  yk_scheduler *scheduler;
+  yk_sequence decoding, prompts[3];
+} paced;
+
+enum { PACED_CONTEXT = 5000 };
+
+static void open_paced(paced *p, const int32_t n_tokens[3])
+{
+  static const int32_t tokens[PACED_CONTEXT];
+  const scheduler_limits limits = {.step.max_tokens = 2048, .step.max_seqs = 8, .step.max_model_tokens = PACED_CONTEXT};
+  assert_int_equal(yk_memory_pool_create(2000, 64, &limits.rules, &p->pool, NULL), YK_OK);
+  assert_int_equal(yk_scheduler_create(&limits.step, 1, p->pool, &p->scheduler, NULL), YK_OK);
+  yk_scheduler_pace_long_prompts(p->scheduler, YK_PACE_FEWEST_ROWS);
+  assert_int_equal(yk_sequence_init(&p->decoding, NULL, tokens, 1, PACED_CONTEXT, NULL), YK_OK);
+  for (int i = 0; i < 3; i++)
+    assert_int_equal(yk_sequence_init(&p->prompts[i], NULL, tokens, n_tokens[i], PACED_CONTEXT, NULL), YK_OK);
+}
+
+static void close_paced(paced *p)
+{
+  yk_scheduler_drop_steps(p->scheduler);
+  for (yk_sequence *seq; (seq = yk_scheduler_any(p->scheduler));) yk_scheduler_remove(p->scheduler, seq);
+  yk_sequence_destroy(&p->decoding);
+  for (int i = 0; i < 3; i++) yk_sequence_destroy(&p->prompts[i]);
+  yk_scheduler_destroy(p->scheduler);
+  yk_memory_pool_destroy(p->pool);
+}
+
+/* The rows of each item of the next step, which takes ns; 0 after the last one. */
+static void run_paced(paced *p, int64_t ns, int32_t rows[4])
+{
+  const yk_scheduled *items;
+  const int32_t n = yk_scheduler_plan(p->scheduler, &items);
+  memset(rows, 0, 4 * sizeof *rows);
+  for (int32_t i = 0; i < n; i++) rows[i] = items[i].n_rows;
+  yk_scheduler_time_step(p->scheduler, ns);
+  yk_scheduler_commit(p->scheduler);
+  p->decoding.n_tokens++;
+}
+
+static void expect_rows(paced *p, int64_t ns, int32_t first, int32_t second, int32_t third)
+{
+  int32_t rows[4];
+  run_paced(p, ns, rows);
+  assert_int_equal(rows[0], first);
+  assert_int_equal(rows[1], second);
+  assert_int_equal(rows[2], third);
+  assert_int_equal(rows[3], 0);
+}
+
+/* Alone, and for prompts that are not long, every row of a step. A long prompt follows the times of steps to its last
+ * row; a short one computes all its rows meanwhile. */
+static void long_prompts_are_paced(void **state)
+{
+  (void)state;
+  static paced p;
+  open_paced(&p, (const int32_t[]){512, 1000, 500});
+  yk_scheduler_add(p.scheduler, &p.prompts[0]);
+  expect_rows(&p, 9000, 512, 0, 0);
+  yk_scheduler_remove(p.scheduler, &p.prompts[0]);
+  p.decoding.n_tokens = 1;
+  yk_scheduler_add(p.scheduler, &p.decoding);
+  expect_rows(&p, 1000, 1, 0, 0);
+  yk_scheduler_add(p.scheduler, &p.prompts[1]);
+  expect_rows(&p, 2001, 1, YK_PACE_FIRST_ROWS, 0);
+  yk_scheduler_add(p.scheduler, &p.prompts[2]);
+  expect_rows(&p, 8000, 1, 96, 500); /* the time of two prompts changes nothing */
+  yk_scheduler_remove(p.scheduler, &p.prompts[2]);
+  expect_rows(&p, 2001, 1, 96, 0);
+  for (int left = 1000 - 128 - 2 * 96; left >= 80; left -= 80) expect_rows(&p, 1800, 1, 80, 0);
+  expect_rows(&p, 1800, 1, (1000 - 128 - 2 * 96) % 80, 0);
+  close_paced(&p);
+}
+
+/* Without a measured time of decodes a step leaves the prompt out; two long prompts, and one without decodes, have
+ * whole steps. */
+static void paced_prompts_measure_and_share(void **state)
+{
+  (void)state;
+  static paced p;
+  open_paced(&p, (const int32_t[]){3000, 600, 5});
+  yk_scheduler_add(p.scheduler, &p.prompts[0]);
+  expect_rows(&p, 9000, 2048, 0, 0);
+  p.decoding.n_tokens = 1;
+  yk_scheduler_add(p.scheduler, &p.decoding);
+  expect_rows(&p, 9000, 952, 1, 0); /* the decoding sequence's prompt */
+  yk_scheduler_remove(p.scheduler, &p.prompts[0]);
+  yk_scheduler_add(p.scheduler, &p.prompts[0]);
+  expect_rows(&p, 1000, 1, 0, 0);
+  expect_rows(&p, 1800, 1, YK_PACE_FIRST_ROWS, 0);
+  yk_scheduler_add(p.scheduler, &p.prompts[1]);
+  expect_rows(&p, 9000, 1, 2047, 0);
+  close_paced(&p);
+}
+
 /* Three sequences share two blocks of a prompt. The blocks of the third, which fails, are withdrawn except for those
  * confirmed by a finite row of the first; the second, half computed, begins again. */
 static void blocks_of_a_failed_sequence_are_not_reused(void **state)
@@ -290,6 +388,8 @@ int main(void)
                                      cmocka_unit_test(steps_in_flight_keep_every_promise),
                                      cmocka_unit_test(steps_in_flight_share_the_sequences),
                                      cmocka_unit_test(a_long_prompt_leaves_rows_to_decodes),
+                                     cmocka_unit_test(long_prompts_are_paced),
+                                     cmocka_unit_test(paced_prompts_measure_and_share),
                                      cmocka_unit_test(blocks_of_a_failed_sequence_are_not_reused),
                                      cmocka_unit_test(waiting_sequences_release_their_blocks)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -109,7 +109,10 @@ static void fill_engine_options(yk_model_options *options, yk_option out[N_ENGIN
       {"max-num-batched-tokens", NULL, YK_OPTION_TOKENS, &options->max_batched_tokens, "N", .help = "tokens of a step",
        .min = 1, .max = 1 << 20},
       {"long-prefill-token-threshold", NULL, YK_OPTION_TOKENS, &options->long_prompt_rows, "N",
-       .help = "most tokens of a step that a single prompt gets beside decodes, from 32; 0: all", .max = 1 << 20},
+       .help =
+           "most tokens of a step that a single long prompt gets beside decodes, from 32; 0: all; -1: as many as let "
+           "a step take twice the time of decodes",
+       .min = YK_LONG_PROMPT_PACED, .max = 1 << 20},
       {"gpu-memory-utilization", NULL, YK_OPTION_NUMBER, &options->gpu_memory_utilization, "SHARE",
        .help = "share of a device's memory to use", .max = 1, .above_min = true},
       {"kv-cache-bytes", NULL, YK_OPTION_BYTES, &options->kv_cache_bytes, "SIZE",

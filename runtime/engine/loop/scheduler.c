@@ -8,12 +8,15 @@
 typedef struct planned_step {
   yk_scheduled *items; /* [max_seqs] */
   int32_t n_items;
+  bool has_paced; /* one item is a part of a long prompt, as long as the pace permits */
 } planned_step;
 
 struct yk_scheduler {
   yk_device_limits limits;
   int depth;
-  int32_t long_rows;    /* see yk_scheduler_limit_long_prompts */
+  int32_t long_rows; /* see yk_scheduler_limit_long_prompts; if paced, a prompt with more rows to compute is long */
+  bool is_paced;     /* see yk_scheduler_pace_long_prompts */
+  yk_prompt_pace pace;
   bool waits_for_rows;  /* a sequence may wait for a step with more space: every step has enough for the oldest one */
   yk_memory_pool *pool; /* not owned */
   yk_sequence *waiting; /* linked by next, oldest first */
@@ -72,6 +75,14 @@ void yk_scheduler_destroy(yk_scheduler *scheduler)
 void yk_scheduler_limit_long_prompts(yk_scheduler *scheduler, int32_t n_rows)
 {
   scheduler->long_rows = n_rows;
+  scheduler->is_paced = false;
+}
+
+void yk_scheduler_pace_long_prompts(yk_scheduler *scheduler, int32_t fewest_rows)
+{
+  scheduler->long_rows = YK_PACE_MOST_ROWS;
+  scheduler->is_paced = true;
+  yk_prompt_pace_init(&scheduler->pace, fewest_rows);
 }
 
 static void count_waiting(yk_scheduler *s, yk_sequence *seq)
@@ -204,7 +215,7 @@ static bool preempt_youngest(yk_scheduler *s)
 typedef struct budget {
   planned_step *step;
   int32_t n_rows, n_seqs;
-  bool limits_long; /* a long prompt gets long_rows of them */
+  int32_t most_of_long; /* of a long prompt's rows */
 } budget;
 
 static int32_t rows_left(const yk_sequence *seq)
@@ -212,9 +223,10 @@ static int32_t rows_left(const yk_sequence *seq)
   return seq->n_tokens - seq->memory.n_computed;
 }
 
+/* A paced prompt stays long to its end. */
 static bool is_long_prompt(const yk_scheduler *s, const yk_sequence *seq)
 {
-  return rows_left(seq) > s->long_rows;
+  return rows_left(seq) > (seq->is_paced ? s->pace.n_rows : s->long_rows);
 }
 
 static bool has_decodes(const yk_scheduler *s)
@@ -233,6 +245,13 @@ static int32_t count_long_prompts(const yk_scheduler *s)
   return n;
 }
 
+static int32_t most_of_long(yk_scheduler *s)
+{
+  const bool has_limit = s->is_paced || s->long_rows < s->limits.max_tokens;
+  if (!has_limit || !has_decodes(s) || count_long_prompts(s) != 1) return INT32_MAX;
+  return s->is_paced ? yk_prompt_pace_next(&s->pace) : s->long_rows;
+}
+
 static bool is_full(const budget *left)
 {
   return left->n_rows <= 0 || left->n_seqs <= 0;
@@ -240,6 +259,8 @@ static bool is_full(const budget *left)
 
 static void plan_rows(yk_scheduler *s, yk_sequence *seq, int32_t n_rows, bool enters, budget *left)
 {
+  if (s->is_paced && left->most_of_long < INT32_MAX && is_long_prompt(s, seq))
+    seq->is_paced = left->step->has_paced = true;
   left->step->items[left->step->n_items++] = (yk_scheduled){seq, n_rows, enters};
   yk_sequence_memory_plan(&seq->memory, s->pool, seq->tokens, n_rows);
   seq->is_in_flight = true;
@@ -250,8 +271,8 @@ static void plan_rows(yk_scheduler *s, yk_sequence *seq, int32_t n_rows, bool en
 /* 0: the sequence waits for a step with more space. Older sequences leave enough, once each computes a single row. */
 static int32_t rows_within(const yk_scheduler *s, const yk_sequence *seq, const budget *left)
 {
-  const bool is_limited = left->limits_long && is_long_prompt(s, seq);
-  const int64_t most = is_limited ? yk_min_i64(left->n_rows, s->long_rows) : left->n_rows;
+  const int64_t most = is_long_prompt(s, seq) ? yk_min_i64(left->n_rows, left->most_of_long) : left->n_rows;
+  if (most == 0) return 0;
   return yk_sequence_memory_limit_rows(&seq->memory, s->pool, rows_left(seq), (int32_t)most, s->waits_for_rows);
 }
 
@@ -322,15 +343,26 @@ static int32_t seqs_of_step(const yk_scheduler *s)
 int32_t yk_scheduler_plan(yk_scheduler *scheduler, const yk_scheduled **items)
 {
   planned_step *step = &scheduler->steps[scheduler->n_planned % (uint64_t)scheduler->depth];
-  budget left = {.step = step, .n_rows = scheduler->limits.max_tokens, .n_seqs = seqs_of_step(scheduler)};
-  left.limits_long = scheduler->long_rows < scheduler->limits.max_tokens && has_decodes(scheduler) &&
-                     count_long_prompts(scheduler) == 1;
+  budget left = {.step = step,
+                 .n_rows = scheduler->limits.max_tokens,
+                 .n_seqs = seqs_of_step(scheduler),
+                 .most_of_long = most_of_long(scheduler)};
   step->n_items = 0;
+  step->has_paced = false;
   yk_memory_pool_begin_step(scheduler->pool);
   if (!plan_running(scheduler, &left)) admit_waiting(scheduler, &left);
   if (step->n_items > 0) scheduler->n_planned++;
   *items = step->items;
   return step->n_items;
+}
+
+void yk_scheduler_time_step(yk_scheduler *scheduler, int64_t ns)
+{
+  const planned_step *step = &scheduler->steps[scheduler->n_committed % (uint64_t)scheduler->depth];
+  int32_t n_prompts = 0;
+  for (int32_t i = 0; i < step->n_items; i++) n_prompts += step->items[i].n_rows > 1;
+  if (n_prompts == 0) yk_prompt_pace_decoded(&scheduler->pace, ns);
+  if (n_prompts == 1 && step->has_paced) yk_prompt_pace_mixed(&scheduler->pace, ns);
 }
 
 /* The sequence, which is running, begins again. Its blocks have been withdrawn. */

@@ -17,6 +17,7 @@
 #ifndef YK_ENGINE_LOOP_SCHEDULER_H
 #define YK_ENGINE_LOOP_SCHEDULER_H
 
+#include "engine/loop/prompt_pace.h"
 #include "engine/loop/sequence.h"
 #include "model/step.h"
 
@@ -47,6 +48,11 @@ void yk_scheduler_destroy(yk_scheduler *scheduler);
  *   n_rows: with recurrent states at least YK_STATE_STEP_ROWS. The default is max_tokens, no limit. */
 void yk_scheduler_limit_long_prompts(yk_scheduler *scheduler, int32_t n_rows);
 
+/* yk_scheduler_pace_long_prompts - the same with a number of rows that follows the times of steps (prompt_pace.h), for
+ *   a sequence with more than YK_PACE_MOST_ROWS rows to compute, until its last row. fewest_rows: as
+ *   yk_prompt_pace_init; with recurrent states at least YK_STATE_STEP_ROWS. */
+void yk_scheduler_pace_long_prompts(yk_scheduler *scheduler, int32_t fewest_rows);
+
 /* yk_scheduler_add - queue a sequence (not owned). */
 void yk_scheduler_add(yk_scheduler *scheduler, yk_sequence *seq);
 
@@ -63,6 +69,9 @@ void yk_scheduler_unpark(yk_scheduler *scheduler, yk_sequence *seq);
  *   Returns the number of items; 0 only if no sequence waits or runs, or if those must wait for a step in flight.
  *   Blocks for all rows are reserved. */
 int32_t yk_scheduler_plan(yk_scheduler *scheduler, const yk_scheduled **items);
+
+/* yk_scheduler_time_step - the oldest planned step, which is not committed yet, took ns. */
+void yk_scheduler_time_step(yk_scheduler *scheduler, int64_t ns);
 
 /* yk_scheduler_commit - the oldest planned step was computed: its rows are in the cache. Call before tokens are
  *   appended. Sequences whose rows must not count (is_void) are preempted, and their items lose the sequence. */

@@ -61,6 +61,7 @@ typedef struct yk_sequence {
   bool is_void;                   /* in flight, but the rows read a block that was withdrawn: they must not count */
   int32_t slot;                   /* while running: row index in tables of max_seqs rows; else -1 */
   bool slot_is_new;               /* the slot's rows are not filled yet */
+  bool is_paced;                  /* computed as a long prompt with decodes in the same steps */
   yk_step_extras extras;          /* set by the owner before the sequence is scheduled */
   const yk_sequence_owner *owner; /* the sequence is the first member of its owner */
 } yk_sequence;

@@ -21,7 +21,7 @@ typedef struct yk_settings {
   int32_t hidden_size;          /* of the model: row width of an all-reduce */
   int32_t embedding_size;       /* hidden_size; 0: the model makes no embeddings */
   double step_timeout_s;        /* 0: none */
-  int32_t long_prompt_rows;     /* 0: no limit */
+  int32_t long_prompt_rows;     /* 0: no limit; or YK_LONG_PROMPT_PACED */
   bool nccl_only;               /* no stores into peers' memory: see yk_comm_auto_options */
   yk_model_limits limits;
   yk_memory_rules rules;

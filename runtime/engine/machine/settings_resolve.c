@@ -60,7 +60,8 @@ static yk_status check_options(const yk_engine_options *o, yk_err *err)
   if (!(o->gpu_memory_utilization > 0 && o->gpu_memory_utilization <= 1))
     return yk_err_set(err, YK_E_INVAL, "gpu_memory_utilization: expected more than 0 and at most 1, found %g",
                       o->gpu_memory_utilization);
-  if (o->long_prompt_rows != 0) YK_TRY(yk_check_i64("long_prompt_rows", o->long_prompt_rows, 32, 1 << 20, err));
+  if (o->long_prompt_rows != 0 && o->long_prompt_rows != YK_LONG_PROMPT_PACED)
+    YK_TRY(yk_check_i64("long_prompt_rows", o->long_prompt_rows, 32, 1 << 20, err));
   if (!(o->step_timeout_s >= 0 && o->step_timeout_s <= 1e6))
     return yk_err_set(err, YK_E_INVAL, "step_timeout_s: expected 0 to 1e6, found %g", o->step_timeout_s);
   if (!(o->grammar_time_limit_s >= 0.01 && o->grammar_time_limit_s <= 3600))

@@ -37,6 +37,7 @@ typedef enum yk_activations_choice {
   YK_ACTIVATIONS_FP8,
   YK_ACTIVATIONS_DTYPE
 } yk_activations_choice;
+enum { YK_LONG_PROMPT_PACED = -1 }; /* long_prompt_rows */
 typedef enum yk_lm_head_choice { YK_LM_HEAD_AUTO, YK_LM_HEAD_INT8 } yk_lm_head_choice;
 
 /* A low-rank adapter (LoRA) of the model, as PEFT stores it: a directory with adapter_config.json and
@@ -150,7 +151,9 @@ typedef struct yk_engine_options {
   yk_activations_choice activations;
   /* Most rows of a step that a prompt gets if the step also decodes and the prompt is the only one with more than this
    * many rows to compute, so that a full step of prompt rows does not delay the tokens of other requests. 0, the
-   * default: no limit. Else 32 to 1 << 20; a model with recurrent states gets at least 94. */
+   * default: no limit. Else 32 to 1 << 20; a model with recurrent states gets at least 94. YK_LONG_PROMPT_PACED: a
+   * prompt with more than 512 rows to compute gets as many rows as let a step take about twice the time of one that
+   * only decodes: 64 to 512, on CPU ranks 16 to 512, from the times of earlier steps. */
   int32_t long_prompt_rows;
   /* Every all-reduce, and every gather of logits, between GPUs uses NCCL, not stores into peers' memory. No effect on
    * CPU ranks. Refused for ranks that share a GPU. */
