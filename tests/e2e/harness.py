@@ -152,6 +152,15 @@ def is_sanitized(program, *by):
     return any(f"__{name}_init".encode() in text for name in by or ("asan", "tsan"))
 
 
+def with_small_cache(program, arguments):
+    """The program's arguments; under a sanitizer, and if they name no size, with a small KV cache, since the shadow
+    memory of the default size takes longer to write than most tests run."""
+    command, *options = map(str, arguments)
+    if command != "generate" or "--kv-cache-bytes" in options or not is_sanitized(program):
+        return [command, *options]
+    return [command, "--kv-cache-bytes", "32MiB", *options]
+
+
 class Case(unittest.TestCase):
     yoke = None
 
@@ -164,8 +173,8 @@ class Case(unittest.TestCase):
         """Run the program to its end, with env added to the environment. Checks the exit code, and that nothing
         crashed."""
         stdin = stdin.encode() if isinstance(stdin, str) else stdin
-        done = subprocess.run([self.yoke, *map(str, arguments)], input=stdin, capture_output=True, timeout=TIMEOUT_S,
-                              env={**os.environ, **(env or {})}, check=False)
+        done = subprocess.run([self.yoke, *with_small_cache(self.yoke, arguments)], input=stdin, capture_output=True,
+                              timeout=TIMEOUT_S, env={**os.environ, **(env or {})}, check=False)
         done.out, done.err = done.stdout.decode("utf-8"), done.stderr.decode("utf-8", "replace")
         self.assertNotIn("Sanitizer", done.err)
         self.assertEqual(done.returncode, expect, f"{arguments}: {done.err}")

@@ -1,6 +1,6 @@
 /* shrink.cu - the first product of adapters, A x: see adapters.h.
  *
- *   grid     K ranges by groups of GROUP_TILES tiles of ranks; chunks of rows; thread blocks that share a chunk's tiles
+ *   grid     K ranges by groups of SHRINK_TILES tiles of ranks; chunks of rows; blocks that share the tiles of a chunk
  *   block    all rows of a tile by the ranks of its group, over a K range; its warps alternate over chunks of 32
  *   columns warp     x_products.cuh
  *
@@ -19,7 +19,7 @@ using namespace yk_adapters;
 
 namespace {
 
-constexpr int SHRINK_WARPS = RANGE_WARPS, SHRINK_THREADS = SHRINK_WARPS * WARP, GROUP_TILES = 2;
+constexpr int SHRINK_WARPS = RANGE_WARPS, SHRINK_THREADS = SHRINK_WARPS * WARP, SHRINK_TILES = 2;
 
 struct shrink_params {
   row_source source;
@@ -30,7 +30,7 @@ struct shrink_params {
 
 /* Adds the warps' sums of 8 rows and writes them. */
 __device__ __forceinline__ void store_octet(const shrink_params &p,
-                                            const float4 (&sums)[SHRINK_WARPS][GROUP_TILES * WARP],
+                                            const float4 (&sums)[SHRINK_WARPS][SHRINK_TILES * WARP],
                                             const row_tile &tile, int first_row, int octet, int first_tile, int n_tiles,
                                             int range)
 {
@@ -55,25 +55,25 @@ __global__ void __launch_bounds__(SHRINK_THREADS, OCTETS <= 2 ? 3 : 2)
     shrink_kernel(const __grid_constant__ shrink_params p)
 {
   __shared__ row_tile tile;
-  __shared__ float4 sums[SHRINK_WARPS][GROUP_TILES * WARP];
+  __shared__ float4 sums[SHRINK_WARPS][SHRINK_TILES * WARP];
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-  const int range = blockIdx.x / p.n_groups, first_tile = blockIdx.x % p.n_groups * GROUP_TILES;
-  const int n_tiles = min(GROUP_TILES, p.n_tiles - first_tile), first_row = blockIdx.y * CHUNK_ROWS;
+  const int range = blockIdx.x / p.n_groups, first_tile = blockIdx.x % p.n_groups * SHRINK_TILES;
+  const int n_tiles = min(SHRINK_TILES, p.n_tiles - first_tile), first_row = blockIdx.y * CHUNK_ROWS;
   const int first_chunk = range * p.range_chunks + warp, end_chunk = min((range + 1) * p.range_chunks, p.x.k_chunks);
-  a_chunk<GROUP_TILES> a = {};
+  a_chunk<SHRINK_TILES> a = {};
   yk_ptx::let_next_kernel_start();
   yk_ptx::read_parameters(p);
   find_tile(tile, p.source, first_row, blockIdx.z);
   if (tile.n_rows > 0 && first_chunk < end_chunk) a.load(p.x, tile.adapter, first_tile, n_tiles, first_chunk);
   yk_ptx::wait_for_previous_kernel();
   for (int index = blockIdx.z; index < tile.n_tiles;) {
-    x_sums<OCTETS, GROUP_TILES> acc = {};
+    x_sums<OCTETS, SHRINK_TILES> acc = {};
     const int n_octets = (tile.n_rows + OCTET - 1) / OCTET;
 #pragma unroll 1
     for (int chunk = first_chunk; chunk < end_chunk; chunk += SHRINK_WARPS) {
       x_chunk<OCTETS> x;
       x.template load<IS_WIDE>(p.x, tile, first_row, chunk);
-      const a_chunk<GROUP_TILES> own = a;
+      const a_chunk<SHRINK_TILES> own = a;
       if (chunk + SHRINK_WARPS < end_chunk) a.load(p.x, tile.adapter, first_tile, n_tiles, chunk + SHRINK_WARPS);
       acc.template add<T>(own, x, n_octets, n_tiles);
     }
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(SHRINK_THREADS, OCTETS <= 2 ? 3 : 2)
       if (i >= n_octets) continue;
       if (i > 0) __syncthreads(); /* the sums of the previous octet have been read */
 #pragma unroll
-      for (int t = 0; t < GROUP_TILES; t++) sums[warp][t * WARP + lane] = acc.of(i, t);
+      for (int t = 0; t < SHRINK_TILES; t++) sums[warp][t * WARP + lane] = acc.of(i, t);
       __syncthreads();
       store_octet(p, sums, tile, first_row, i, first_tile, n_tiles, range);
     }
@@ -120,7 +120,7 @@ extern "C" cudaError_t yk_cuda_launch_shrink(const yk_cuda_adapted_rows *rows, c
   p.x = x_source_of(layout, rows->memory, x);
   p.products = rows->products;
   p.n_tiles = layout.n_parts * layout.part_tiles;
-  p.n_groups = (p.n_tiles + GROUP_TILES - 1) / GROUP_TILES;
+  p.n_groups = (p.n_tiles + SHRINK_TILES - 1) / SHRINK_TILES;
   p.range_chunks = ranges.chunks;
   const dim3 grid(static_cast<unsigned>(ranges.count * p.n_groups), static_cast<unsigned>(chunks_of(rows->n_rows)),
                   static_cast<unsigned>(tile_slots_of(rows->n_rows, layout.n_adapters)));
