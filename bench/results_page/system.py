@@ -109,6 +109,23 @@ def long_prompt(results):
             link(name, found["commit"]), f"{'; '.join(parts)} (goal: p99 at most twice the median)"]
 
 
+def batch_invariant(results):
+    name = "batch_invariant_h200_x2.json"
+    found = results.measured(name)
+
+    def share(ranks, batch, key):
+        bound, free = (one(found["runs"], ranks=ranks, batch=batch, batch_invariant=kind)[key]
+                       for kind in (True, False))
+        return percent(bound / free)
+
+    parts = [f"{'two H200s' if ranks == 2 else 'one H200'}, batch {', '.join(map(str, batches))}: decode "
+             f"{', '.join(share(ranks, batch, 'decode_throughput') for batch in batches)}, prefill "
+             f"{', '.join(share(ranks, batch, 'prefill_throughput') for batch in batches)}"
+             for ranks, batches in ((1, (1, 8, 64, 256)), (2, (1, 64)))]
+    return ["Qwen3-8B shapes with `--batch-invariant`, share of the rate without", link(name, found["commit"]),
+            f"{'; '.join(parts)} (goal: 85 %)"]
+
+
 def constraints(results):
     name = "constraints_h200.json"
     found = results.measured(name)
@@ -143,7 +160,7 @@ def add_single_figures(page, results):
     page.section("Single figures", "One H200 unless the row says otherwise; the files have the commands.")
     page.table(["what", "state", "result"], [
         large_batch(results), shared_prefix(results), processes(results), gpt_oss(results), long_prompt(results),
-        constraints(results),
+        one_row(batch_invariant(results), constraints(results)),
         one_row(soak(results, "soak_server_h200_x2.json", "two H200s"),
                 soak(results, "soak_server_cpu.json", "two CPU ranks, 2 processors that other programs use")),
         host_work(results), machine_row(results), models.cache_accuracy(results),
