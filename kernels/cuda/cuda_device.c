@@ -198,9 +198,9 @@ static void destroy(yk_device *dev)
   if (cuda->drained) yk_cuda_drain(cuda, "destroy", NULL);
   yk_cuda_sampler_destroy(cuda->sampler);
   yk_cuda_blas_destroy(cuda->blas);
-  void *const buffers[] = {cuda->blas_workspace, cuda->attention_workspace, cuda->latent_counters,
-                           cuda->delta_readers,  cuda->mamba_readers,       cuda->gemm_workspace.ptr,
-                           cuda->scratch.ptr,    cuda->adapter_products.ptr};
+  void *const buffers[] = {cuda->blas_workspace, cuda->attention_workspace,  cuda->latent_counters,
+                           cuda->delta_readers,  cuda->mamba_readers,        cuda->gemm_workspace.ptr,
+                           cuda->scratch.ptr,    cuda->adapter_products.ptr, cuda->adapter_exchange.ptr};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) cudaFree(buffers[i]);
   yk_cuda_moe_close(cuda);
   yk_cuda_staging_destroy(cuda->staging);

@@ -7,10 +7,10 @@
  *            prefetches its first weights meanwhile
  *   expand   adds the ranges in order, multiplies by B, adds to the GEMM's result; after the GEMM
  *
- * or, for up to 64 rows on a GPU with clusters, one launch for both after the GEMM:
+ * or, for up to 64 rows on a GPU of 9.0, one launch for both after the GEMM:
  *
- *   adapt    computes A x, and adds K ranges through the shared memory of a cluster, while the GEMM runs; then the rest
- *            as expand
+ *   adapt    computes B (A x) while the GEMM runs, and adds the result to the GEMM's; thread blocks exchange the sums
+ *            of K ranges through global memory
  *
  * Rows with the same adapter form tiles (row_tiles.cuh), so that a thread block reads a matrix once for all rows of a
  * tile. The device computes the tiles, so a recorded step serves any assignment of adapters to rows. A row's result
@@ -43,8 +43,9 @@ typedef struct yk_cuda_adapted_rows {
   yk_dtype dtype;
   const int32_t *adapters; /* [n_rows] as in yk_linear_args, written before the step's first kernel */
   int64_t n_rows;
-  float *products;     /* of yk_cuda_adapter_product_floats; not used by yk_cuda_launch_adapt */
-  const int *clusters; /* host: yk_gemm_gpu.clusters of the GPU; only yk_cuda_launch_adapt reads them */
+  float *products; /* of yk_cuda_adapter_product_floats; not used by yk_cuda_launch_adapt */
+  void *exchange;  /* of yk_cuda_adapter_exchange_bytes, zeroed once; only yk_cuda_launch_adapt uses it */
+  int32_t n_multiprocessors;
 } yk_cuda_adapted_rows;
 
 /* yk_cuda_launch_shrink - products = A x for every row with an adapter. x: act [n_rows, k]. */

@@ -67,48 +67,63 @@ __device__ __forceinline__ void multiply(const PRODUCTS &products, const b_block
   }
 }
 
-/* The lane's outputs of a row in each octet, and the results of the GEMM that it adds to. */
-template <int OCTETS, int PARTS, bool IS_WIDE> struct octet_outputs {
-  uint4 src[OCTETS][PARTS];
+/* A lane's 8 outputs of one row of an octet. */
+template <int PARTS, bool IS_WIDE> struct octet_outputs {
   int part, n; /* n: number of existing outputs */
   int output;  /* the first, of the part */
 
-  /* The outputs of a warp of a block of block_outputs. of_block: the warp's first output in the block. */
-  __device__ __forceinline__ void place(const output_params &p, int of_part, int block, int block_outputs,
-                                        int of_block = 0)
+  /* The outputs of a warp of a block of 32 outputs. */
+  __device__ __forceinline__ void place(const output_params &p, int block)
   {
-    part = of_part;
-    output = (block - p.parts[part].first_block) * block_outputs + of_block +
-             static_cast<int>(threadIdx.x) % WARP / 8 * WIDE;
+    part = part_of_block<PARTS>(p, block);
+    output = (block - p.parts[part].first_block) * YK_ADAPTER_CHUNK + static_cast<int>(threadIdx.x) % WARP / 8 * WIDE;
     n = max(0, min(WIDE, static_cast<int>(p.parts[part].n) - output));
   }
 
-  /* first_octet: of the tile. */
-  __device__ __forceinline__ void load(const output_params &p, const row_tile &tile, int first_row, int first_octet = 0)
+  /* Loads the GEMM's results. octet: of the tile, whose rows are those of the step. */
+  __device__ __forceinline__ void load(const output_params &p, const row_tile &tile, int octet,
+                                       uint4 (&src)[PARTS]) const
   {
+    const int at = octet * OCTET + octet_sums<PARTS>::row();
+    if (at >= tile.n_rows || n == 0) return;
 #pragma unroll
-    for (int octet = 0; octet < OCTETS; octet++) {
-      const int at = (first_octet + octet) * OCTET + octet_sums<PARTS>::row();
-      if (at >= tile.n_rows || n == 0) continue;
-#pragma unroll
-      for (int i = 0; i < PARTS; i++)
-        src[octet][i] = load_wide<IS_WIDE>(
-            p.src, (first_row + tile.rows[at]) * p.src_stride + src_column<PARTS>(p, PARTS == 1 ? part : i, output), n);
-    }
+    for (int i = 0; i < PARTS; i++)
+      src[i] = load_wide<IS_WIDE>(
+          p.src, tile.rows[at] * p.src_stride + src_column<PARTS>(p, PARTS == 1 ? part : i, output), n);
   }
 
   template <typename T>
-  __device__ __forceinline__ void store(const output_params &p, const row_tile &tile, int first_row,
-                                        const octet_sums<PARTS> (&acc)[OCTETS], int first_octet = 0) const
+  __device__ __forceinline__ void store(const output_params &p, const row_tile &tile, int octet,
+                                        const uint4 (&src)[PARTS], const float (&product)[PARTS][WIDE]) const
+  {
+    const int at = octet * OCTET + octet_sums<PARTS>::row();
+    if (at >= tile.n_rows || n == 0) return;
+    store_wide<IS_WIDE, T>(p.y, tile.rows[at] * p.y_stride + p.parts[part].first_column + output, n,
+                           finish_row<T, PARTS>(p, part, output, n, src, product));
+  }
+};
+
+/* Products of several octets, in shared memory: [octets][vectors of a lane][lanes]. For one warp. */
+template <int PARTS, int N> struct held_products {
+  static constexpr int VECTORS = PARTS * WIDE / 4;
+  float4 of_octet[N][VECTORS][WARP];
+
+  __device__ __forceinline__ void store(int i, const float (&v)[PARTS][WIDE])
   {
 #pragma unroll
-    for (int octet = 0; octet < OCTETS; octet++) {
-      const int at = (first_octet + octet) * OCTET + octet_sums<PARTS>::row();
-      float product[PARTS][WIDE];
-      acc[octet].exchange(product);
-      if (at >= tile.n_rows || n == 0) continue;
-      store_wide<IS_WIDE, T>(p.y, (first_row + tile.rows[at]) * p.y_stride + p.parts[part].first_column + output, n,
-                             finish_row<T, PARTS>(p, part, output, n, src[octet], product));
+    for (int j = 0; j < VECTORS; j++) {
+      const float *from = &v[j / 2][j % 2 * 4];
+      of_octet[i][j][threadIdx.x % WARP] = make_float4(from[0], from[1], from[2], from[3]);
+    }
+  }
+
+  __device__ __forceinline__ void load(int i, float (&v)[PARTS][WIDE]) const
+  {
+#pragma unroll
+    for (int j = 0; j < VECTORS; j++) {
+      const float4 from = of_octet[i][j][threadIdx.x % WARP];
+      float *to = &v[j / 2][j % 2 * 4];
+      to[0] = from.x, to[1] = from.y, to[2] = from.z, to[3] = from.w;
     }
   }
 };

@@ -1,45 +1,42 @@
 /* one_launch.cu - both products of adapters after the GEMM, for steps of up to 64 rows (9.0): see adapters.h.
  *
- *   grid     clusters that share the outputs of a tile of rows; thread blocks along z that share the step's tiles
- *   cluster  A x of its tile, of all ranks of all parts: each thread block computes a range of K, and all blocks of the
- *            cluster add the sums in the order of the ranges
- *   block    its warps alternate over chunks of 32 columns of x, then over units of 32 outputs by an octet of rows
- *            (octet_outputs.cuh)
+ *   grid     thread blocks that share the outputs of a tile of rows; along z, those that share the step's tiles
+ *   block    A x of its tile, of all ranks of all parts: the first blocks of a tile compute a range of K each, and all
+ *            blocks add the sums of the ranges (range_sums.cuh)
+ *   warp     alternates with the block's other warps over chunks of 32 columns of x, then with all warps of the tile
+ *            over units of 32 outputs by an octet of rows (octet_outputs.cuh)
  *
- * x is read before griddepcontrol.wait: the GEMM lets this kernel start when x is complete, so A x, and its product
- * with B for a warp's first outputs, are computed while the GEMM runs. Only the GEMM's result is read after the wait.
- * Therefore a block must fit on a multiprocessor together with a block of a GEMM that takes half of a multiprocessor
- * (gemm/occupancy.cuh), and the grid has no more clusters than run at once with a multiprocessor for each block. */
+ * x is read before griddepcontrol.wait: the GEMM lets this kernel start when x is complete, so A x and its products
+ * with B are computed while the GEMM runs. The latter stay in shared memory until the wait, after which the GEMM's
+ * results of several units are loaded at once.
+ *
+ * A block must fit on a multiprocessor together with a block of a GEMM that takes half of a multiprocessor
+ * (gemm/occupancy.cuh), and the grid has at most one block per multiprocessor. */
 #include "kernels/cuda/adapters/adapters.h"
 
 #include "kernels/cuda/adapters/octet_outputs.cuh"
 #include "kernels/cuda/adapters/outputs.cuh"
+#include "kernels/cuda/adapters/range_sums.cuh"
 #include "kernels/cuda/adapters/row_tiles.cuh"
 #include "kernels/cuda/adapters/x_products.cuh"
-#include "kernels/cuda/ptx/cluster_barrier.cuh"
-#include "kernels/cuda/ptx/cluster_memory.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 #include "kernels/cuda/ptx/global_memory.cuh"
 #include "kernels/cuda/ptx/parameters.cuh"
-#include "kernels/cuda/ptx/shared_memory.cuh"
-#include "kernels/cuda/ptx/thread_block.cuh"
 
 using namespace yk_adapters;
 
 namespace {
 
-constexpr int ONE_LAUNCH_WARPS = 8, ONE_LAUNCH_THREADS = ONE_LAUNCH_WARPS * WARP, OCTETS = 2,
+constexpr int ONE_LAUNCH_WARPS = 8, ONE_LAUNCH_THREADS = ONE_LAUNCH_WARPS * WARP, OCTETS = YK_ADAPTER_TILE_OCTETS,
               TILE_ROWS = OCTETS * OCTET;
-constexpr int MOST_ROWS = CHUNK_ROWS; /* most rows of a step: one chunk */
-constexpr int GROUP_TILES = 2;        /* most tiles of ranks that a warp multiplies at a time */
-constexpr int LOADED_BLOCKS = 4;      /* blocks of A, of all tiles of a group, that a warp loads at a time */
-constexpr int MOST_TILES = 12;        /* most tiles of ranks of all parts: bounds shared memory */
+constexpr int GROUP_TILES = 3;   /* most tiles of ranks that a warp multiplies at a time */
+constexpr int LOADED_BLOCKS = 4; /* blocks of A, of all tiles of a group, that a warp loads at a time */
+constexpr int HELD_UNITS = 4;    /* units whose products a warp has in shared memory */
+constexpr int MOST_ROWS = YK_ADAPTER_EXCHANGE_ROWS, MOST_TILES = YK_ADAPTER_EXCHANGE_TILES;
 constexpr int PITCH = MOST_TILES * RANKS + 4;
 [[maybe_unused]] constexpr int LINE_BYTES = 128, BLOCK_BYTES = YK_ADAPTER_BLOCK * YK_ADAPTER_ELEMENT_BYTES;
 
-/* Thread blocks of a cluster. Larger clusters compute A x sooner, before the short GEMM of few rows ends; with many
- * tiles, smaller clusters fill the groups of multiprocessors better. */
-constexpr int MANY_PEERS = 8, FEW_PEERS = 4, FEW_TILES = 2;
+static_assert(MOST_ROWS == CHUNK_ROWS, "a step is one chunk");
 
 /* Registers per thread, so that a thread block fits on a multiprocessor together with a GEMM's thread block: a quarter
  * of a multiprocessor has 512 registers per lane, of which 4 warps of the GEMM take 72 each and 2 warps of this kernel
@@ -50,37 +47,39 @@ struct one_launch_params {
   row_source source;
   x_source x;
   output_params out;
-  int n_tiles;      /* of ranks, of all parts */
-  int range_chunks; /* chunks of columns of x of a thread block */
+  range_sums sums;
+  int range_chunks; /* chunks of columns of x of a range */
   int n_blocks;     /* of 32 outputs, of all parts */
 };
 
 struct alignas(16) shared_memory {
   row_tile tile;
   yk_cuda_adapter_part entries[YK_MAX_LINEAR_PARTS]; /* of the tile's adapter; ranks of 0 without one */
-  float4 of_range[OCTETS][MOST_TILES][WARP];         /* x_sums of this thread block's range; the cluster reads them */
-  union {
-    float4 of_warps[ONE_LAUNCH_WARPS][GROUP_TILES * WARP];
-    float products[TILE_ROWS * PITCH]; /* A x times scale: [rows][tiles][RANKS] */
-  };
+  float4 of_warps[ONE_LAUNCH_WARPS][GROUP_TILES * WARP];
+  float products[TILE_ROWS * PITCH]; /* A x times scale: [rows][tiles][RANKS] */
 };
 
-[[maybe_unused]] __device__ __forceinline__ void load_entries(const output_params &p, shared_memory &s)
+/* The thread's entry of the table, if it has one. */
+[[maybe_unused]] __device__ __forceinline__ yk_cuda_adapter_part load_entry(const one_launch_params &p, int adapter)
 {
-  const int part = threadIdx.x;
-  if (part >= p.n_parts) return;
-  s.entries[part] = {};
-  if (s.tile.adapter > 0) s.entries[part] = p.table[(s.tile.adapter - 1) * p.n_parts + part];
+  const int part = static_cast<int>(threadIdx.x);
+  if (adapter == 0 || part >= p.out.n_parts) return {};
+  return p.out.table[(adapter - 1) * p.out.n_parts + part];
 }
 
-/* A x of the tile over this thread block's range of K, for a group of TILES tiles of ranks. */
+[[maybe_unused]] __device__ __forceinline__ int octets_of(const row_tile &tile)
+{
+  return tile.n_rows > OCTET ? OCTETS : 1;
+}
+
+/* A x of tile number index over this thread block's range of K, for a group of TILES tiles of ranks. */
 template <typename T, int TILES, bool IS_WIDE>
-__device__ __forceinline__ void multiply_group(const one_launch_params &p, shared_memory &s, int first_tile)
+__device__ __forceinline__ void multiply_group(const one_launch_params &p, shared_memory &s, int index, int first_tile)
 {
   constexpr int CHUNKS = LOADED_BLOCKS / TILES;
-  const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, range = static_cast<int>(yk_ptx::cluster_rank());
+  const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, range = static_cast<int>(blockIdx.x);
   const int first = range * p.range_chunks + warp, end = min((range + 1) * p.range_chunks, p.x.k_chunks);
-  const int n_octets = (s.tile.n_rows + OCTET - 1) / OCTET;
+  const int n_octets = octets_of(s.tile);
   x_sums<OCTETS, TILES> acc = {};
 #pragma unroll 1
   for (int chunk = first; chunk < end; chunk += CHUNKS * ONE_LAUNCH_WARPS) {
@@ -103,50 +102,36 @@ __device__ __forceinline__ void multiply_group(const one_launch_params &p, share
 #pragma unroll
     for (int t = 0; t < TILES; t++) s.of_warps[warp][t * WARP + lane] = acc.of(i, t);
     __syncthreads();
-    if (warp < TILES) s.of_range[i][first_tile + warp][lane] = sum_of_warps(s.of_warps, threadIdx.x);
+    if (warp < TILES) p.sums.send(index, i, range, first_tile + warp, sum_of_warps(s.of_warps, threadIdx.x));
   }
 }
 
 /* The same for all tiles of ranks. */
 template <typename T, bool IS_WIDE>
-__device__ __forceinline__ void multiply_range(const one_launch_params &p, shared_memory &s)
+__device__ __forceinline__ void multiply_range(const one_launch_params &p, shared_memory &s, int index)
 {
-  int tile = 0;
 #pragma unroll 1
-  for (; tile + GROUP_TILES <= p.n_tiles; tile += GROUP_TILES) multiply_group<T, GROUP_TILES, IS_WIDE>(p, s, tile);
-  if (tile < p.n_tiles) multiply_group<T, 1, IS_WIDE>(p, s, tile);
-}
-
-/* The sums of all ranges at an address of of_range. */
-__device__ __forceinline__ float4 sum_of_ranges(uint32_t address)
-{
-  const uint32_t n_ranges = yk_ptx::cluster_size();
-  float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-#pragma unroll 1
-  for (uint32_t first = 0; first < n_ranges; first += FEW_PEERS) {
-    uint4 v[FEW_PEERS];
-#pragma unroll
-    for (uint32_t i = 0; i < FEW_PEERS; i++)
-      v[i] = yk_ptx::load_remote16_if(yk_ptx::remote_address(address, first + i), true);
-#pragma unroll
-    for (uint32_t i = 0; i < FEW_PEERS; i++)
-      add_to(sum, make_float4(__uint_as_float(v[i].x), __uint_as_float(v[i].y), __uint_as_float(v[i].z),
-                              __uint_as_float(v[i].w)));
+  for (int tile = 0; tile < p.sums.n_tiles; tile += GROUP_TILES) {
+    if (tile + 2 < p.sums.n_tiles)
+      multiply_group<T, 3, IS_WIDE>(p, s, index, tile);
+    else if (tile + 1 < p.sums.n_tiles)
+      multiply_group<T, 2, IS_WIDE>(p, s, index, tile);
+    else
+      multiply_group<T, 1, IS_WIDE>(p, s, index, tile);
   }
-  return sum;
 }
 
-/* Products from the ranges of the cluster's thread blocks; zeros for rows that the tile does not have, and for parts
- * that the adapter does not change. */
-[[maybe_unused]] __device__ __forceinline__ void gather_products(const one_launch_params &p, shared_memory &s)
+/* Products from the sums of all ranges; zeros for parts that the adapter does not change. */
+[[maybe_unused]] __device__ __forceinline__ void receive_products(const one_launch_params &p, shared_memory &s,
+                                                                  int index)
 {
+  const int lane = threadIdx.x % WARP, n_tiles = p.sums.n_tiles;
 #pragma unroll 1
-  for (int item = threadIdx.x; item < OCTETS * p.n_tiles * WARP; item += ONE_LAUNCH_THREADS) {
-    const int lane = item % WARP, tile = item / WARP % p.n_tiles, octet = item / WARP / p.n_tiles;
+  for (int item = static_cast<int>(threadIdx.x) / WARP; item < octets_of(s.tile) * n_tiles; item += ONE_LAUNCH_WARPS) {
+    const int tile = item % n_tiles, octet = item / n_tiles;
     const yk_cuda_adapter_part entry = s.entries[tile / p.out.part_tiles];
     float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    if (octet * OCTET < s.tile.n_rows && entry.rank > 0)
-      v = sum_of_ranges(yk_ptx::shared_address(&s.of_range[octet][tile][lane]));
+    if (entry.rank > 0) v = p.sums.receive(index, octet, tile);
     float *to = s.products + (octet * OCTET + lane % 4 * 2) * PITCH + tile * RANKS + lane / 4;
     to[0] = v.x * entry.scale;
     to[PITCH] = v.y * entry.scale;
@@ -195,63 +180,116 @@ template <int ROW_PITCH> struct block_products {
   }
 };
 
-/* A unit of a warp's work: products of a block of outputs for an octet of rows, to be added to the GEMM's result. */
-template <typename T, int PARTS, bool IS_WIDE> struct work_unit {
-  octet_outputs<1, PARTS, IS_WIDE> out;
-  int octet;                    /* of the tile */
-  bool exists, changes, writes; /* whether there are products, and whether outputs are written */
-  b_block<PARTS> b;             /* of the first tile of ranks */
+/* A unit of a warp's work: a block of outputs by an octet of rows. */
+template <int PARTS, bool IS_WIDE> struct work_unit {
+  octet_outputs<PARTS, IS_WIDE> out;
+  int octet;   /* of the tile */
+  bool exists; /* false past the warp's last unit */
 
-  /* Unit number i of the warp. Loads B. */
-  __device__ __forceinline__ void begin(const one_launch_params &p, const shared_memory &s, int i)
+  /* Unit number i of the warp. */
+  __device__ __forceinline__ work_unit(const one_launch_params &p, const row_tile &tile, int i)
   {
-    const int n_octets = s.tile.n_rows > OCTET ? OCTETS : 1, block = own_block() + i / n_octets * block_step();
+    const int n_octets = octets_of(tile), block = own_block() + i / n_octets * block_step();
     exists = block < p.n_blocks;
-    changes = writes = false;
-    if (!exists) return;
     octet = i % n_octets;
-    out.place(p.out, part_of_block<PARTS>(p.out, block), block, YK_ADAPTER_CHUNK);
-    changes = s.entries[out.part].rank > 0 || s.entries[out.part + PARTS - 1].rank > 0;
-    writes = changes || p.out.finishes;
-    if (changes) b.load(p.out, s.tile.adapter, out.part, out.output, 0);
+    if (exists) out.place(p.out, block);
   }
 
-  /* Loads the GEMM's results. */
-  __device__ __forceinline__ void load_results(const one_launch_params &p, const shared_memory &s)
+  /* Whether there are products. */
+  __device__ __forceinline__ bool changes(const shared_memory &s) const
   {
-    if (writes) out.load(p.out, s.tile, 0, octet);
+    return exists && (s.entries[out.part].rank > 0 || s.entries[out.part + PARTS - 1].rank > 0);
   }
 
-  __device__ __forceinline__ void multiply_products(const one_launch_params &p, const shared_memory &s,
-                                                    octet_sums<PARTS> &acc)
+  __device__ __forceinline__ bool writes(const one_launch_params &p, const shared_memory &s) const
   {
-    acc = {};
-#pragma unroll 1
-    for (int t = 0; changes && t < p.out.part_tiles; t++) {
-      if (t > 0) b.load(p.out, s.tile.adapter, out.part, out.output, t);
-      const int tile = out.part * p.out.part_tiles + t;
-      multiply<T>(block_products<PITCH>{s.products + tile * RANKS, p.out.part_tiles * RANKS}, b, octet, acc);
-    }
+    return changes(s) || (exists && p.out.finishes);
   }
 };
 
-/* Adds the products to all units of the warp, of which the first has begun. The operands and the GEMM's results of a
- * unit are loaded while the unit before is stored. */
-template <typename T, int PARTS, bool IS_WIDE>
-__device__ __forceinline__ void add_products(const one_launch_params &p, const shared_memory &s,
-                                             work_unit<T, PARTS, IS_WIDE> &unit)
-{
-  octet_sums<PARTS> acc[1];
-  unit.multiply_products(p, s, acc[0]);
-  yk_ptx::wait_for_previous_kernel();
-  unit.load_results(p, s);
+/* A warp's units, HELD_UNITS at a time from number first on. */
+template <typename T, int PARTS, bool IS_WIDE> struct warp_work {
+  b_block<PARTS> b; /* the first tile of ranks of the next unit */
+
+  __device__ __forceinline__ void load_b(const one_launch_params &p, const shared_memory &s, int i)
+  {
+    const work_unit<PARTS, IS_WIDE> unit(p, s.tile, i);
+    if (unit.exists && s.tile.adapter > 0) b.load(p.out, s.tile.adapter, unit.out.part, unit.out.output, 0);
+  }
+
+  /* load_b has been called for the first unit. */
+  __device__ __forceinline__ void multiply_b(const one_launch_params &p, const shared_memory &s, int first,
+                                             held_products<PARTS, HELD_UNITS> &held)
+  {
 #pragma unroll 1
-  for (int next = 1; unit.exists; next++) {
-    const work_unit<T, PARTS, IS_WIDE> done = unit;
-    unit.begin(p, s, next);
-    unit.load_results(p, s);
-    if (done.writes) done.out.template store<T>(p.out, s.tile, 0, acc, done.octet);
-    unit.multiply_products(p, s, acc[0]);
+    for (int i = 0; i < HELD_UNITS; i++) {
+      const work_unit<PARTS, IS_WIDE> unit(p, s.tile, first + i);
+      b_block<PARTS> own = b;
+      octet_sums<PARTS> acc = {};
+      float product[PARTS][WIDE];
+      if (!unit.exists) return;
+      load_b(p, s, first + i + 1);
+#pragma unroll 1
+      for (int t = 0; unit.changes(s) && t < p.out.part_tiles; t++) {
+        if (t > 0) own.load(p.out, s.tile.adapter, unit.out.part, unit.out.output, t);
+        const int tile = unit.out.part * p.out.part_tiles + t;
+        multiply<T>(block_products<PITCH>{s.products + tile * RANKS, p.out.part_tiles * RANKS}, own, unit.octet, acc);
+      }
+      acc.exchange(product);
+      held.store(i, product);
+    }
+  }
+
+  __device__ __forceinline__ void write(const one_launch_params &p, const shared_memory &s, int first,
+                                        const held_products<PARTS, HELD_UNITS> &held)
+  {
+    uint4 src[HELD_UNITS][PARTS] = {};
+#pragma unroll
+    for (int i = 0; i < HELD_UNITS; i++) {
+      const work_unit<PARTS, IS_WIDE> unit(p, s.tile, first + i);
+      if (unit.writes(p, s)) unit.out.load(p.out, s.tile, unit.octet, src[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < HELD_UNITS; i++) {
+      const work_unit<PARTS, IS_WIDE> unit(p, s.tile, first + i);
+      float product[PARTS][WIDE];
+      if (!unit.writes(p, s)) continue;
+      held.load(i, product);
+      unit.out.template store<T>(p.out, s.tile, unit.octet, src[i], product);
+    }
+    __syncwarp(); /* lanes without a row or outputs have skipped the stores */
+  }
+};
+
+/* Tile number index, of which all thread blocks along x have a share of the outputs. */
+template <typename T, int PARTS, bool IS_WIDE>
+__device__ __forceinline__ void adapt_tile(const one_launch_params &p, shared_memory &s,
+                                           held_products<PARTS, HELD_UNITS> &held, int index)
+{
+  const bool is_adapted = s.tile.adapter > 0, is_last_warp = threadIdx.x / WARP == ONE_LAUNCH_WARPS - 1;
+  const yk_cuda_adapter_part entry = load_entry(p, s.tile.adapter);
+  warp_work<T, PARTS, IS_WIDE> work = {};
+  int departed = 0;
+  if (is_adapted) {
+    prefetch_b<PARTS>(p, s.tile.adapter);
+    if (static_cast<int>(blockIdx.x) < p.sums.n_ranges) multiply_range<T, IS_WIDE>(p, s, index);
+  }
+  if (static_cast<int>(threadIdx.x) < p.out.n_parts) s.entries[threadIdx.x] = entry;
+  __syncthreads();
+  work.load_b(p, s, 0);
+  if (is_adapted) receive_products(p, s, index);
+  __syncthreads();
+  if (is_adapted && threadIdx.x == ONE_LAUNCH_THREADS - 1) departed = p.sums.depart(index);
+  work.multiply_b(p, s, 0, held);
+  if (is_adapted && is_last_warp && __shfl_sync(~0u, departed, WARP - 1) == static_cast<int>(gridDim.x) - 1)
+    p.sums.clear(index, octets_of(s.tile));
+  yk_ptx::wait_for_previous_kernel();
+  work.write(p, s, 0, held);
+#pragma unroll 1
+  for (int first = HELD_UNITS; own_block() + first / octets_of(s.tile) * block_step() < p.n_blocks;
+       first += HELD_UNITS) {
+    work.multiply_b(p, s, first, held);
+    work.write(p, s, first, held);
   }
 }
 
@@ -260,28 +298,14 @@ template <typename T, int PARTS, bool IS_WIDE>
 __global__ void __maxnreg__(REGISTERS) one_launch_kernel(const __grid_constant__ one_launch_params p)
 {
 #if __CUDA_ARCH__ >= 900
-  __shared__ shared_memory s;
+  extern __shared__ __align__(16) unsigned char dynamic[];
+  shared_memory &s = *reinterpret_cast<shared_memory *>(dynamic);
+  auto *held = reinterpret_cast<held_products<PARTS, HELD_UNITS> *>(dynamic + sizeof(shared_memory));
   yk_ptx::let_next_kernel_start();
   yk_ptx::read_parameters(p);
   find_tile(s.tile, p.source, 0, blockIdx.z);
   for (int index = blockIdx.z; index < s.tile.n_tiles;) {
-    const bool is_adapted = s.tile.adapter > 0;
-    work_unit<T, PARTS, IS_WIDE> unit = {};
-    load_entries(p.out, s);
-    if (is_adapted) {
-      prefetch_b<PARTS>(p, s.tile.adapter);
-      multiply_range<T, IS_WIDE>(p, s);
-      yk_ptx::cluster_sync();
-    } else {
-      __syncthreads();
-    }
-    unit.begin(p, s, 0);
-    if (is_adapted) gather_products(p, s);
-    __syncthreads();
-    if (is_adapted) yk_ptx::cluster_arrive_relaxed();
-    add_products<T, PARTS, IS_WIDE>(p, s, unit);
-    __syncwarp();
-    if (is_adapted) yk_ptx::cluster_wait(); /* all blocks have read of_range */
+    adapt_tile<T, PARTS, IS_WIDE>(p, s, held[threadIdx.x / WARP], index);
     index += gridDim.z;
     if (index >= s.tile.n_tiles) return;
     find_tile(s.tile, p.source, 0, index);
@@ -299,31 +323,44 @@ template <typename T> auto one_launch_kernel_of(const one_launch_params &p)
   return is_wide ? one_launch_kernel<T, 1, true> : one_launch_kernel<T, 1, false>;
 }
 
-template <typename T>
-cudaError_t launch_one(const one_launch_params &p, int peers, int clusters, int slots, cudaStream_t stream)
+template <typename T> cudaError_t launch_one(const one_launch_params &p, dim3 grid, cudaStream_t stream)
 {
   const auto kernel = one_launch_kernel_of<T>(p);
-  const dim3 grid(static_cast<unsigned>(peers * clusters), 1, static_cast<unsigned>(slots));
-  const cudaError_t error = yk_ptx::prefer_shared_memory(reinterpret_cast<const void *>(kernel));
+  const void *function = reinterpret_cast<const void *>(kernel);
+  const size_t held_bytes =
+      p.out.activation.is_gated ? sizeof(held_products<2, HELD_UNITS>) : sizeof(held_products<1, HELD_UNITS>);
+  const size_t shared_bytes = sizeof(shared_memory) + ONE_LAUNCH_WARPS * held_bytes;
+  cudaError_t error = yk_ptx::prefer_shared_memory(function);
+  if (error == cudaSuccess)
+    error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
   if (error != cudaSuccess) return error;
-  return yk_ptx::launch_dependent(kernel, {grid, ONE_LAUNCH_THREADS, 0, peers}, stream, p);
+  return yk_ptx::launch_dependent(kernel, {grid, ONE_LAUNCH_THREADS, shared_bytes, 1}, stream, p);
 }
 
-/* Clusters for each of `slots` tiles: one warp per block of outputs, but at most `most` clusters. */
-int clusters_of_tile(int n_blocks, int peers, int slots, int most)
+/* Thread blocks of each of `slots` tiles: one warp per block of outputs, but at most one block per multiprocessor. */
+int peers_of_tile(int n_blocks, int slots, int n_multiprocessors)
 {
-  const int wanted = (n_blocks + peers * ONE_LAUNCH_WARPS - 1) / (peers * ONE_LAUNCH_WARPS);
-  return std::clamp(most / slots, 1, wanted);
+  const int wanted = (n_blocks + ONE_LAUNCH_WARPS - 1) / ONE_LAUNCH_WARPS;
+  return std::clamp(n_multiprocessors / slots, 1, wanted);
+}
+
+/* Ranges of K: at most one for each of the tile's thread blocks, and a chunk for each warp. */
+void fill_ranges(one_launch_params &p, int peers)
+{
+  const int wanted = std::clamp(p.x.k_chunks / ONE_LAUNCH_WARPS, 1, std::min(peers, MOST_RANGES));
+  p.range_chunks = (p.x.k_chunks + wanted - 1) / wanted;
+  p.sums.n_ranges = (p.x.k_chunks + p.range_chunks - 1) / p.range_chunks;
 }
 
 } // namespace
 
 extern "C" bool yk_cuda_adapts_in_one_launch(const yk_cuda_adapter_layout *layout, int64_t n_rows)
 {
-  bool has_clusters = false;
+  bool yes = false;
   if (n_rows > MOST_ROWS || layout->n_parts * layout->part_tiles > MOST_TILES) return false;
-  const void *kernel = reinterpret_cast<const void *>(one_launch_kernel<__half, 1, true>);
-  return yk_ptx::has_code_for_90(kernel, &has_clusters) == cudaSuccess && has_clusters;
+  return yk_ptx::has_code_for_90(reinterpret_cast<const void *>(one_launch_kernel<__half, 1, true>), &yes) ==
+             cudaSuccess &&
+         yes;
 }
 
 extern "C" cudaError_t yk_cuda_launch_adapt(const yk_cuda_adapted_rows *rows, const void *x,
@@ -331,16 +368,18 @@ extern "C" cudaError_t yk_cuda_launch_adapt(const yk_cuda_adapted_rows *rows, co
 {
   const yk_cuda_adapter_layout &layout = *rows->layout;
   const int slots = tile_slots_of(rows->n_rows, layout.n_adapters);
-  const int peers = slots <= FEW_TILES ? MANY_PEERS : FEW_PEERS;
   one_launch_params p = {};
   p.n_blocks = fill_parts(p.out, layout, args->activation.is_gated, YK_ADAPTER_CHUNK);
   if (rows->n_rows == 0 || p.n_blocks == 0) return cudaSuccess;
   fill_outputs(p.out, *rows, *args);
   p.source = {rows->adapters, static_cast<int>(rows->n_rows), args->finishes ? 0 : 1, TILE_ROWS};
   p.x = x_source_of(layout, rows->memory, x);
-  p.n_tiles = layout.n_parts * layout.part_tiles;
-  p.range_chunks = (p.x.k_chunks + peers - 1) / peers;
-  const int clusters = clusters_of_tile(p.n_blocks, peers, slots, rows->clusters[peers]);
-  return yk_cuda::with_act_type(
-      rows->dtype, [&](auto type) { return launch_one<decltype(type)>(p, peers, clusters, slots, stream); });
+  p.sums.departed = static_cast<int32_t *>(rows->exchange);
+  p.sums.at = reinterpret_cast<uint4 *>(p.sums.departed + MOST_ROWS);
+  p.sums.octets = OCTETS;
+  p.sums.n_tiles = layout.n_parts * layout.part_tiles;
+  const int peers = peers_of_tile(p.n_blocks, slots, rows->n_multiprocessors);
+  fill_ranges(p, peers);
+  const dim3 grid(static_cast<unsigned>(peers), 1, static_cast<unsigned>(slots));
+  return yk_cuda::with_act_type(rows->dtype, [&](auto type) { return launch_one<decltype(type)>(p, grid, stream); });
 }

@@ -52,6 +52,7 @@ typedef struct yk_cuda_device {
   yk_gemm_turns gemm_turns;        /* of the WNA16 GEMM's calls */
   yk_cuda_buffer scratch;          /* results of a GEMM that cannot write y itself */
   yk_cuda_buffer adapter_products; /* adapters/adapters.h */
+  yk_cuda_buffer adapter_exchange; /* the same: zeroed once; every launch leaves it zeroed */
   yk_cuda_buffer landing, landing_order; /* while a layer is created: an uploaded part, and the order of its inputs */
   yk_status (*watch)(void *context, yk_err *err); /* a yk_cuda_watch of device.h, or NULL */
   void *watch_context;

@@ -40,6 +40,16 @@ int64_t yk_cuda_adapter_product_floats(int64_t n_tiles, int64_t max_rows)
   return row_ranges * n_tiles * YK_ADAPTER_TILE_RANKS;
 }
 
+int64_t yk_cuda_adapter_exchange_bytes(int64_t n_tiles, int64_t n_adapters)
+{
+  enum { ROWS = YK_ADAPTER_EXCHANGE_ROWS, OCTET = 8, TILE_ROWS = YK_ADAPTER_TILE_OCTETS * OCTET };
+  /* Tiles of rows: full ones, and one more for each adapter and for rows without. */
+  const int64_t n_row_tiles = yk_min_i64(ROWS, ROWS / TILE_ROWS + n_adapters + 1);
+  const int64_t rank_tiles = yk_min_i64(n_tiles, YK_ADAPTER_EXCHANGE_TILES),
+                sums = n_row_tiles * YK_ADAPTER_RANGES * TILE_ROWS * rank_tiles * YK_ADAPTER_TILE_RANKS;
+  return ROWS * (int64_t)sizeof(int32_t) + sums * (int64_t)sizeof(float);
+}
+
 /* The power of two by which the largest of n numbers is in [1, 2), if there is a finite one above 2^-100; else 1. */
 static float gain_of(const float *values, int64_t n)
 {

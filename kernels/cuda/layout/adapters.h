@@ -25,8 +25,13 @@ enum {
   YK_ADAPTER_CHUNK = 32, /* columns of x, or outputs */
   YK_ADAPTER_BLOCK = YK_ADAPTER_TILE_RANKS * YK_ADAPTER_CHUNK,
   YK_ADAPTER_ELEMENT_BYTES = 2,
-  YK_ADAPTER_RANGES = 16,      /* maximum number of K ranges with separate sums of A x */
-  YK_ADAPTER_ROW_RANGES = 4096 /* maximum of rows times K ranges, unless there is one range */
+  YK_ADAPTER_RANGES = 16,       /* maximum number of K ranges with separate sums of A x */
+  YK_ADAPTER_ROW_RANGES = 4096, /* maximum of rows times K ranges, unless there is one range */
+  /* Steps whose thread blocks exchange sums of A x: most rows, most tiles of ranks of all parts of a layer, and octets
+   * of rows of a tile of rows. */
+  YK_ADAPTER_EXCHANGE_ROWS = 64,
+  YK_ADAPTER_EXCHANGE_TILES = 12,
+  YK_ADAPTER_TILE_OCTETS = 2
 };
 
 /* An entry of the table: one part of one adapter. */
@@ -57,6 +62,10 @@ int64_t yk_cuda_adapters_bytes(const yk_cuda_adapter_layout *layout);
 /* yk_cuda_adapter_product_floats - floats of the products A x of a layer of n_tiles tiles of ranks, of all parts, for
  *   steps of up to max_rows rows. */
 int64_t yk_cuda_adapter_product_floats(int64_t n_tiles, int64_t max_rows);
+
+/* yk_cuda_adapter_exchange_bytes - memory in which thread blocks exchange sums of A x (kernels/cuda/adapters), of a
+ *   layer of n_tiles tiles of ranks, of all parts. */
+int64_t yk_cuda_adapter_exchange_bytes(int64_t n_tiles, int64_t n_adapters);
 
 /* yk_cuda_adapter_tiles - tiles of ranks of a part. */
 static inline int32_t yk_cuda_adapter_tiles(int32_t max_rank)

@@ -177,12 +177,13 @@ int64_t yk_cuda_linear_staging_bytes(const yk_linear_spec *spec)
 
 /* ---- The device itself ------------------------------------------------------------------------------------------- */
 
-/* For adapters: results of GEMMs before activation, of rows of up to 32768 columns, and products. */
+/* For adapters: results of GEMMs before activation, of rows of up to 32768 columns, products, and exchanged sums. */
 static int64_t adapters_bytes(const yk_device_limits *limits)
 {
   const int64_t n_tiles = (int64_t)YK_MAX_LINEAR_PARTS * yk_cuda_adapter_tiles(limits->adapter_rank);
   if (limits->n_adapters == 0) return 0;
-  return (INT64_C(32) << 20) + yk_cuda_adapter_product_floats(n_tiles, limits->max_tokens) * (int64_t)sizeof(float);
+  return (INT64_C(32) << 20) + yk_cuda_adapter_product_floats(n_tiles, limits->max_tokens) * (int64_t)sizeof(float) +
+         yk_cuda_adapter_exchange_bytes(n_tiles, limits->n_adapters);
 }
 
 int64_t yk_cuda_device_own_bytes(const yk_device_limits *limits)

@@ -31,9 +31,11 @@ yk_status yk_cuda_adapted_create(yk_cuda_device *cuda, const yk_linear_spec *spe
     return yk_err_set(err, YK_E_UNSUPPORTED, "linear: adapters on a GPU: expected 16-bit results, found float32");
   YK_TRY(yk_cuda_alloc(&cuda->base, (size_t)yk_cuda_adapters_bytes(&linear->adapters), &memory, err));
   linear->adapter_memory = memory;
-  const int64_t n_floats = yk_cuda_adapter_product_floats(
-      (int64_t)linear->adapters.n_parts * linear->adapters.part_tiles, linear->max_tokens);
+  const int64_t n_tiles = (int64_t)linear->adapters.n_parts * linear->adapters.part_tiles,
+                n_floats = yk_cuda_adapter_product_floats(n_tiles, linear->max_tokens),
+                exchange_bytes = yk_cuda_adapter_exchange_bytes(n_tiles, linear->adapters.n_adapters);
   YK_TRY(yk_cuda_grow(cuda, &cuda->adapter_products, (size_t)n_floats * sizeof(float), err));
+  YK_TRY(yk_cuda_grow(cuda, &cuda->adapter_exchange, (size_t)exchange_bytes, err));
   return create_unfinished(cuda, linear, err);
 }
 
@@ -90,7 +92,8 @@ static yk_cuda_adapted_rows rows_of(const yk_cuda_device *cuda, const yk_cuda_ad
                                 .adapters = adapted->adapters,
                                 .n_rows = adapted->n_rows,
                                 .products = cuda->adapter_products.ptr,
-                                .clusters = cuda->wna16.clusters};
+                                .exchange = cuda->adapter_exchange.ptr,
+                                .n_multiprocessors = cuda->wna16.n_multiprocessors};
 }
 
 yk_cuda_adapted yk_cuda_adapted_of(const yk_linear *linear, const yk_linear_args *args)
