@@ -41,7 +41,7 @@ struct shared_layer {
   shared_layer(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int most_rows)
       : copies(desc, SHARED_COPIES, 1, 9), workspace(yk_gemm_workspace_bytes(&gpu, &desc, most_rows))
   {
-    yk_gemm_plans_choose(&gpu, &desc, &plans);
+    yk_gemm_plans_choose(&gpu, &desc, 0, &plans);
     check(cudaMemset(workspace.data, 0, workspace.count), "workspace");
   }
 
@@ -430,7 +430,7 @@ private:
     yk_gemm_desc d = m.desc;
     d.n *= active;
     yk_gemm_plans plans;
-    yk_gemm_plans_choose(&gpu, &d, &plans);
+    yk_gemm_plans_choose(&gpu, &d, 0, &plans);
     device_array<uint8_t> workspace(yk_gemm_workspace_bytes(&gpu, &d, rows));
     device_array<uint16_t> dense_x(size_t(rows) * d.k), dense_y(size_t(rows) * d.n);
     check(cudaMemset(workspace.data, 0, workspace.count), "workspace");

@@ -20,7 +20,7 @@ public:
   wna16_gemm(const yk_gemm_gpu &on, yk_gemm_encoding encoding, const gemm_shape &s, int64_t tokens, uint64_t seed)
       : gpu(on), m(tokens), p(on, {s.k, s.n, s.group, s.dtype, bench::silu_where(s.gate_up), encoding}, tokens, seed)
   {
-    yk_gemm_plans_choose(&gpu, &p.desc, &plans);
+    yk_gemm_plans_choose(&gpu, &p.desc, 0, &plans);
   }
   /* A scale has 16 bits, that of 4-bit floats 8, and a zero as many bits as a weight. Only INT4 has zeros. */
   double weight_bytes() const override

@@ -20,7 +20,7 @@ public:
   {
     yk_err err = YK_ERR_INIT;
     check(yk_w4a8_init(&gpu, &err), err);
-    yk_gemm_plans_choose(&gpu, &p.desc, &plans);
+    yk_gemm_plans_choose(&gpu, &p.desc, 0, &plans);
   }
   double weight_bytes() const override
   {

@@ -470,12 +470,17 @@ void a_bucket_of_rows_has_one_plan(void **)
                                i % 3 ? YK_F16 : YK_BF16,
                                {i % 5 == 0 ? YK_ACTIVATION_SILU : YK_ACTIVATION_NONE, i % 5 == 0, 0, 0},
                                static_cast<yk_gemm_encoding>(i % 3)};
-    yk_gemm_plans plans;
-    yk_gemm_plans_choose(&gpu, &desc, &plans);
+    yk_gemm_plans plans, halves;
+    yk_gemm_plans_choose(&gpu, &desc, 0, &plans);
+    yk_gemm_plans_choose(&gpu, &desc, 64, &halves);
     for (int64_t m = 1; m <= 256; m++) {
       const yk_gemm_plan best = yk_gemm::best_plan(yk_gemm::costs_of(gpu, desc.encoding), gpu, desc, m);
       assert_memory_equal(&plans.of_bucket[yk_gemm::row_bucket(m)], &best, sizeof best);
       assert_true(m > yk_gemm::UNROUNDED_TOKENS || best.kernel == yk_gemm::PLAN_SMALL_BATCH);
+      const yk_gemm_plan half = yk_gemm::best_half_plan(yk_gemm::costs_of(gpu, desc.encoding), gpu, desc, m);
+      assert_memory_equal(&halves.of_bucket[yk_gemm::row_bucket(m)], m <= 64 ? &half : &best, sizeof half);
+      assert_true(m > 64 || desc.encoding != YK_GEMM_INT4 ||
+                  yk_gemm::tile_name(half).find("most") == std::string::npos);
     }
   }
 }

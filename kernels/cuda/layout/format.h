@@ -70,6 +70,7 @@ typedef struct yk_cuda_gemm {
   int64_t order;            /* ... then bytes from the start of a matrix: int32 [k], the column of each input, or -1 */
   int k_slices;             /* as in yk_linear_spec; 0, or of a kind with takes_slices */
   bool f32_output;          /* y is float32, also of a kind with an epilogue */
+  int64_t half_rows;        /* half_tokens of yk_gemm_plans_choose (gemm/dense/dense.h), for kinds with such plans */
   bool is_resident;         /* the weights stay at resident, outside the layer's memory */
   const void *resident;
 } yk_cuda_gemm;

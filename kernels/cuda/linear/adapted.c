@@ -17,6 +17,7 @@ static yk_status create_unfinished(yk_cuda_device *cuda, yk_linear *linear, yk_e
   *unfinished = *gemm;
   unfinished->activation = (yk_activation)YK_NO_ACTIVATION;
   unfinished->has_bias = false;
+  unfinished->half_rows = YK_ADAPTER_EXCHANGE_ROWS;
   if (gemm->activation.is_gated && gemm->kind->has_epilogue)
     unfinished->n = 2 * yk_round_up_i64(gemm->n / 2, GATES_SIDE_BY_SIDE);
   return gemm->kind->plan ? gemm->kind->plan(cuda, unfinished, &linear->unfinished_plan, err) : YK_OK;

@@ -42,7 +42,7 @@ static yk_status plan(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void
     return yk_err_set(err, YK_E_UNSUPPORTED, "slices of K of 4-bit weights need a GPU of compute capability 9.0");
   yk_gemm_plans *plans = malloc(sizeof *plans);
   if (!plans) return yk_err_set(err, YK_E_NOMEM, "no memory for the plans of a GEMM");
-  yk_gemm_plans_choose(&cuda->wna16, &desc, plans);
+  yk_gemm_plans_choose(&cuda->wna16, &desc, gemm->half_rows, plans);
   *out = plans;
   return YK_OK;
 }

@@ -94,13 +94,18 @@ extern "C" size_t yk_gemm_workspace_bytes(const yk_gemm_gpu *gpu, const yk_gemm_
   return gpu->path == YK_GEMM_WGMMA ? wgmma_workspace_bytes(*gpu) : mma_sm80_workspace_bytes(*gpu, *desc, m_max);
 }
 
-extern "C" void yk_gemm_plans_choose(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, yk_gemm_plans *plans)
+extern "C" void yk_gemm_plans_choose(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, int64_t half_tokens,
+                                     yk_gemm_plans *plans)
 {
   *plans = {};
   if (gpu->path != YK_GEMM_WGMMA) return;
-  for (int i = 0; i < YK_GEMM_ROW_BUCKETS; i++)
-    plans->of_bucket[i] = desc->k_slices ? sliced_plan(*gpu, *desc, bucket_rows(i))
-                                         : best_plan(costs_of(*gpu, desc->encoding), *gpu, *desc, bucket_rows(i));
+  const gemm_costs &costs = costs_of(*gpu, desc->encoding);
+  for (int i = 0; i < YK_GEMM_ROW_BUCKETS; i++) {
+    const int64_t m = bucket_rows(i);
+    plans->of_bucket[i] = desc->k_slices     ? sliced_plan(*gpu, *desc, m)
+                          : m <= half_tokens ? best_half_plan(costs, *gpu, *desc, m)
+                                             : best_plan(costs, *gpu, *desc, m);
+  }
 }
 
 static bool is_aligned(const void *pointer, uintptr_t bytes)

@@ -73,8 +73,10 @@ yk_status yk_gemm_desc_check(const yk_gemm_desc *desc, yk_err *err);
 size_t yk_gemm_workspace_bytes(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, int64_t m_max);
 
 /* yk_gemm_plans_choose - the plans of a valid desc, for any number of tokens. Called once per layer; takes some 100 us
- *   on the host. */
-void yk_gemm_plans_choose(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, yk_gemm_plans *plans);
+ *   on the host.
+ *   half_tokens  for up to half_tokens tokens, plans that leave half of each multiprocessor free are preferred: a next
+ *                kernel can do most of its work while the GEMM runs; 0 otherwise */
+void yk_gemm_plans_choose(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, int64_t half_tokens, yk_gemm_plans *plans);
 
 /* yk_gemm_pack - repacks columns [first_column, first_column + n_columns) of desc from source, asynchronously, into
  *   packed (device memory of yk_gemm_packed_bytes, of packed_sizes.h). first_column and n_columns are multiples of 8.

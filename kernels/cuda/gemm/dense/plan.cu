@@ -2,6 +2,8 @@
  * wgmma.cu. */
 #include "kernels/cuda/gemm/dense/plan.h"
 
+#include <algorithm>
+
 #include "kernels/cuda/gemm/dense/small_batch.cuh"
 #include "kernels/cuda/gemm/dense/wgmma.cuh"
 
@@ -21,12 +23,13 @@ double plan_us(const gemm_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_de
   return wgmma_us(costs.wgmma, gpu, desc, m, plan);
 }
 
-yk_gemm_plan best_plan(const gemm_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m)
+static yk_gemm_plan best_of(const std::vector<yk_gemm_plan> &plans, const gemm_costs &costs, const yk_gemm_gpu &gpu,
+                            const yk_gemm_desc &desc, int64_t m)
 {
   yk_gemm_plan best = {};
   double best_us = 0.0;
   bool any = false;
-  for (yk_gemm_plan plan : plans_of(gpu, desc, m)) {
+  for (yk_gemm_plan plan : plans) {
     double us = plan_us(costs, gpu, desc, m, plan);
     if (any && us >= best_us) continue;
     best = plan;
@@ -34,6 +37,24 @@ yk_gemm_plan best_plan(const gemm_costs &costs, const yk_gemm_gpu &gpu, const yk
     any = true;
   }
   return best;
+}
+
+yk_gemm_plan best_plan(const gemm_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m)
+{
+  return best_of(plans_of(gpu, desc, m), costs, gpu, desc, m);
+}
+
+static bool takes_all(yk_gemm_plan plan)
+{
+  const bool is_small = plan.kernel == PLAN_SMALL_BATCH;
+  return (is_small ? SMALL_BATCH_SHAPES[plan.tile].taken : WGMMA_SHAPES[plan.tile].taken) != occupancy::HALF;
+}
+
+yk_gemm_plan best_half_plan(const gemm_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m)
+{
+  std::vector<yk_gemm_plan> plans = plans_of(gpu, desc, m);
+  plans.erase(std::remove_if(plans.begin(), plans.end(), takes_all), plans.end());
+  return plans.empty() ? best_plan(costs, gpu, desc, m) : best_of(plans, costs, gpu, desc, m);
 }
 
 std::string tile_name(yk_gemm_plan plan)

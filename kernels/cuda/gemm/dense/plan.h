@@ -26,6 +26,9 @@ double plan_us(const gemm_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_de
 /* The plan with the lowest estimate; among equal ones the first of plans_of. */
 yk_gemm_plan best_plan(const gemm_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m);
 
+/* The same among plans that leave half of each multiprocessor to the next kernel; among all if there is none. */
+yk_gemm_plan best_half_plan(const gemm_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m);
+
 /* Names such as "wgmma:m128,n64" and "wgmma:m128,n64:split_k3", without spaces. */
 std::string tile_name(yk_gemm_plan plan);
 std::string plan_name(yk_gemm_plan plan);
