@@ -14,7 +14,7 @@
  *     launched since: it lets its successor start only after its own wait, so the data that it has read was complete by
  *     then. A GEMM that routes writes starts, then fences, and only then lets its successor start;
  *   - the inputs x of a GEMM whose call has next_reads_x (gemm/types.h), in the kernels after the GEMM: the GEMM lets
- *     its successor start only after its own wait (adapters/one_launch.cu);
+ *     its successor start only after its own wait (adapters/one_launch.cu; range_sums.cuh there writes memory, too);
  *   - recurrent states and snapshots: only the kernel itself writes them in a step, and the step before has ended
  *     (delta/delta.h); copies for forked sequences end before the step's first kernel starts;
  *   - cached tokens of earlier steps: their kernels, and copies of their blocks, ended before the step's first kernel
