@@ -67,6 +67,21 @@ __device__ __forceinline__ void multiply(const PRODUCTS &products, const b_block
   }
 }
 
+/* The GEMM's results of a lane's outputs; n: number of existing ones, 0 if there is no row. */
+struct octet_source {
+  const uint16_t *at; /* of gate, if there are two parts */
+  int n;
+
+  template <int PARTS, bool IS_WIDE>
+  __device__ __forceinline__ void load(const output_params &p, uint4 (&src)[PARTS]) const
+  {
+    const int64_t up = p.is_interleaved ? WIDE : p.parts[0].n;
+#pragma unroll
+    for (int i = 0; i < PARTS; i++)
+      if (n > 0) src[i] = load_wide<IS_WIDE>(at, i * up, n);
+  }
+};
+
 /* A lane's 8 outputs of one row of an octet. */
 template <int PARTS, bool IS_WIDE> struct octet_outputs {
   int part, n; /* n: number of existing outputs */
@@ -80,16 +95,13 @@ template <int PARTS, bool IS_WIDE> struct octet_outputs {
     n = max(0, min(WIDE, static_cast<int>(p.parts[part].n) - output));
   }
 
-  /* Loads the GEMM's results. octet: of the tile, whose rows are those of the step. */
-  __device__ __forceinline__ void load(const output_params &p, const row_tile &tile, int octet,
-                                       uint4 (&src)[PARTS]) const
+  /* The GEMM's results. octet: of the tile, whose rows are those of the step. */
+  __device__ __forceinline__ octet_source source(const output_params &p, const row_tile &tile, int octet) const
   {
     const int at = octet * OCTET + octet_sums<PARTS>::row();
-    if (at >= tile.n_rows || n == 0) return;
-#pragma unroll
-    for (int i = 0; i < PARTS; i++)
-      src[i] = load_wide<IS_WIDE>(
-          p.src, tile.rows[at] * p.src_stride + src_column<PARTS>(p, PARTS == 1 ? part : i, output), n);
+    if (at >= tile.n_rows || n == 0) return {};
+    const int64_t first = tile.rows[at] * p.src_stride + src_column<PARTS>(p, PARTS == 1 ? part : 0, output);
+    return {static_cast<const uint16_t *>(p.src) + first, n};
   }
 
   template <typename T>

@@ -151,12 +151,12 @@ __device__ __forceinline__ void multiply_range(const one_launch_params &p, share
   return static_cast<int>(gridDim.x * ONE_LAUNCH_WARPS);
 }
 
-/* Prefetches the B of a warp's blocks of outputs into the L2 cache. */
+/* Prefetches the B of a warp's blocks of outputs but the first into the L2 cache. */
 template <int PARTS> __device__ __forceinline__ void prefetch_b(const one_launch_params &p, int adapter)
 {
   const char *matrices = p.out.matrices + (adapter - 1) * p.out.adapter_bytes;
 #pragma unroll 1
-  for (int block = own_block(); block < p.n_blocks; block += block_step()) {
+  for (int block = own_block() + block_step(); block < p.n_blocks; block += block_step()) {
     const int part = part_of_block<PARTS>(p.out, block);
 #pragma unroll
     for (int i = 0; i < PARTS; i++) {
@@ -180,82 +180,112 @@ template <int ROW_PITCH> struct block_products {
   }
 };
 
-/* A unit of a warp's work: a block of outputs by an octet of rows. */
+/* A unit of a warp's work: a block of outputs by an octet of rows. The octets of a block are successive units. */
 template <int PARTS, bool IS_WIDE> struct work_unit {
   octet_outputs<PARTS, IS_WIDE> out;
-  int octet;   /* of the tile */
-  bool exists; /* false past the warp's last unit */
+  int block, octet;
 
-  /* Unit number i of the warp. */
-  __device__ __forceinline__ work_unit(const one_launch_params &p, const row_tile &tile, int i)
+  __device__ __forceinline__ bool exists(const one_launch_params &p) const
   {
-    const int n_octets = octets_of(tile), block = own_block() + i / n_octets * block_step();
-    exists = block < p.n_blocks;
-    octet = i % n_octets;
-    if (exists) out.place(p.out, block);
+    return block < p.n_blocks;
   }
 
-  /* Whether there are products. */
+  __device__ __forceinline__ void place(const one_launch_params &p)
+  {
+    if (exists(p)) out.place(p.out, block);
+  }
+
+  /* The warp's first unit. */
+  __device__ __forceinline__ void begin(const one_launch_params &p)
+  {
+    block = own_block();
+    octet = 0;
+    place(p);
+  }
+
+  __device__ __forceinline__ void advance(const one_launch_params &p, const row_tile &tile)
+  {
+    if (++octet < octets_of(tile)) return;
+    octet = 0;
+    block += block_step();
+    place(p);
+  }
+
+  /* Whether an existing unit has products, and whether its outputs are written. */
   __device__ __forceinline__ bool changes(const shared_memory &s) const
   {
-    return exists && (s.entries[out.part].rank > 0 || s.entries[out.part + PARTS - 1].rank > 0);
+    return s.entries[out.part].rank > 0 || s.entries[out.part + PARTS - 1].rank > 0;
   }
 
   __device__ __forceinline__ bool writes(const one_launch_params &p, const shared_memory &s) const
   {
-    return changes(s) || (exists && p.out.finishes);
+    return changes(s) || p.out.finishes;
   }
 };
 
-/* A warp's units, HELD_UNITS at a time from number first on. */
+/* A warp's work: HELD_UNITS units at a time. */
 template <typename T, int PARTS, bool IS_WIDE> struct warp_work {
-  b_block<PARTS> b; /* the first tile of ranks of the next unit */
+  using unit_type = work_unit<PARTS, IS_WIDE>;
+  unit_type unit;   /* the next unit */
+  b_block<PARTS> b; /* its first tile of ranks */
 
-  __device__ __forceinline__ void load_b(const one_launch_params &p, const shared_memory &s, int i)
+  __device__ __forceinline__ void load_b(const one_launch_params &p, const row_tile &tile)
   {
-    const work_unit<PARTS, IS_WIDE> unit(p, s.tile, i);
-    if (unit.exists && s.tile.adapter > 0) b.load(p.out, s.tile.adapter, unit.out.part, unit.out.output, 0);
+    if (unit.exists(p) && tile.adapter > 0) b.load(p.out, tile.adapter, unit.out.part, unit.out.output, 0);
   }
 
-  /* load_b has been called for the first unit. */
-  __device__ __forceinline__ void multiply_b(const one_launch_params &p, const shared_memory &s, int first,
+  /* Multiplies units from the next one on. */
+  __device__ __forceinline__ void multiply_b(const one_launch_params &p, const shared_memory &s,
                                              held_products<PARTS, HELD_UNITS> &held)
   {
 #pragma unroll 1
-    for (int i = 0; i < HELD_UNITS; i++) {
-      const work_unit<PARTS, IS_WIDE> unit(p, s.tile, first + i);
+    for (int i = 0; i < HELD_UNITS && unit.exists(p); i++) {
+      const unit_type done = unit;
       b_block<PARTS> own = b;
       octet_sums<PARTS> acc = {};
       float product[PARTS][WIDE];
-      if (!unit.exists) return;
-      load_b(p, s, first + i + 1);
+      unit.advance(p, s.tile);
+      load_b(p, s.tile);
 #pragma unroll 1
-      for (int t = 0; unit.changes(s) && t < p.out.part_tiles; t++) {
-        if (t > 0) own.load(p.out, s.tile.adapter, unit.out.part, unit.out.output, t);
-        const int tile = unit.out.part * p.out.part_tiles + t;
-        multiply<T>(block_products<PITCH>{s.products + tile * RANKS, p.out.part_tiles * RANKS}, own, unit.octet, acc);
+      for (int t = 0; done.changes(s) && t < p.out.part_tiles; t++) {
+        if (t > 0) own.load(p.out, s.tile.adapter, done.out.part, done.out.output, t);
+        const int tile = done.out.part * p.out.part_tiles + t;
+        multiply<T>(block_products<PITCH>{s.products + tile * RANKS, p.out.part_tiles * RANKS}, own, done.octet, acc);
       }
       acc.exchange(product);
       held.store(i, product);
     }
   }
 
-  __device__ __forceinline__ void write(const one_launch_params &p, const shared_memory &s, int first,
-                                        const held_products<PARTS, HELD_UNITS> &held)
+  /* Waits for the GEMM, and writes the units that multiply_b has multiplied, from `first` on. The addresses of the
+   * GEMM's results are ready before the wait. */
+  __device__ __forceinline__ void write(const one_launch_params &p, const shared_memory &s, unit_type first,
+                                        const held_products<PARTS, HELD_UNITS> &held) const
   {
+    octet_source from[HELD_UNITS];
     uint4 src[HELD_UNITS][PARTS] = {};
+    unit_type at = first;
 #pragma unroll
     for (int i = 0; i < HELD_UNITS; i++) {
-      const work_unit<PARTS, IS_WIDE> unit(p, s.tile, first + i);
-      if (unit.writes(p, s)) unit.out.load(p.out, s.tile, unit.octet, src[i]);
+      from[i] = {};
+      if (at.exists(p) && at.writes(p, s)) from[i] = at.out.source(p.out, s.tile, at.octet);
+      at.advance(p, s.tile);
     }
+    yk_ptx::wait_for_previous_kernel(); /* returns at once, except for the first units */
 #pragma unroll
-    for (int i = 0; i < HELD_UNITS; i++) {
-      const work_unit<PARTS, IS_WIDE> unit(p, s.tile, first + i);
+    for (int i = 0; i < HELD_UNITS; i++) from[i].template load<PARTS, IS_WIDE>(p.out, src[i]);
+      /* One copy of the code: instructions that run for the first time are read from the L2 cache. */
+#pragma unroll 1
+    for (int i = 0; i < HELD_UNITS && first.exists(p); i++) {
       float product[PARTS][WIDE];
-      if (!unit.writes(p, s)) continue;
       held.load(i, product);
-      unit.out.template store<T>(p.out, s.tile, unit.octet, src[i], product);
+      if (first.writes(p, s)) first.out.template store<T>(p.out, s.tile, first.octet, src[0], product);
+      first.advance(p, s.tile);
+#pragma unroll
+      for (int next = 1; next < HELD_UNITS; next++) {
+#pragma unroll
+        for (int part = 0; part < PARTS; part++) src[next - 1][part] = src[next][part];
+      }
     }
     __syncwarp(); /* lanes without a row or outputs have skipped the stores */
   }
@@ -266,31 +296,31 @@ template <typename T, int PARTS, bool IS_WIDE>
 __device__ __forceinline__ void adapt_tile(const one_launch_params &p, shared_memory &s,
                                            held_products<PARTS, HELD_UNITS> &held, int index)
 {
-  const bool is_adapted = s.tile.adapter > 0, is_last_warp = threadIdx.x / WARP == ONE_LAUNCH_WARPS - 1;
+  const bool is_adapted = s.tile.adapter > 0;
   const yk_cuda_adapter_part entry = load_entry(p, s.tile.adapter);
   warp_work<T, PARTS, IS_WIDE> work = {};
   int departed = 0;
+  work.unit.begin(p);
+  work.load_b(p, s.tile);
   if (is_adapted) {
     prefetch_b<PARTS>(p, s.tile.adapter);
     if (static_cast<int>(blockIdx.x) < p.sums.n_ranges) multiply_range<T, IS_WIDE>(p, s, index);
   }
   if (static_cast<int>(threadIdx.x) < p.out.n_parts) s.entries[threadIdx.x] = entry;
   __syncthreads();
-  work.load_b(p, s, 0);
   if (is_adapted) receive_products(p, s, index);
   __syncthreads();
   if (is_adapted && threadIdx.x == ONE_LAUNCH_THREADS - 1) departed = p.sums.depart(index);
-  work.multiply_b(p, s, 0, held);
-  if (is_adapted && is_last_warp && __shfl_sync(~0u, departed, WARP - 1) == static_cast<int>(gridDim.x) - 1)
-    p.sums.clear(index, octets_of(s.tile));
-  yk_ptx::wait_for_previous_kernel();
-  work.write(p, s, 0, held);
+  bool departs = is_adapted && threadIdx.x / WARP == ONE_LAUNCH_WARPS - 1;
 #pragma unroll 1
-  for (int first = HELD_UNITS; own_block() + first / octets_of(s.tile) * block_step() < p.n_blocks;
-       first += HELD_UNITS) {
-    work.multiply_b(p, s, first, held);
+  do {
+    const work_unit<PARTS, IS_WIDE> first = work.unit;
+    work.multiply_b(p, s, held);
+    if (departs && __shfl_sync(~0u, departed, WARP - 1) == static_cast<int>(gridDim.x) - 1)
+      p.sums.clear(index, octets_of(s.tile));
+    departs = false;
     work.write(p, s, first, held);
-  }
+  } while (work.unit.exists(p));
 }
 
 /* PARTS: 2 for a gated activation. */

@@ -30,7 +30,7 @@ struct row_source {
   const int32_t *adapters; /* [n_rows] */
   int n_rows;
   int least_adapter; /* 0, or 1 to leave out rows without an adapter */
-  int tile_rows;     /* at most CHUNK_ROWS */
+  int tile_rows;     /* a power of two, at most CHUNK_ROWS: a division would double the time of find_tile */
 };
 
 /* Number of chunks of rows, and thread blocks that share the tiles of each chunk, in a step of n_rows: with few rows,
@@ -52,7 +52,7 @@ __device__ __forceinline__ void find_tile(row_tile &tile, const row_source &sour
 {
   __syncthreads();
   if (threadIdx.x < WARP) {
-    const int lane = threadIdx.x, n = source.n_rows - first_row;
+    const int lane = threadIdx.x, n = source.n_rows - first_row, shift = __ffs(source.tile_rows) - 1;
     int own[2];
 #pragma unroll
     for (int i = 0; i < 2; i++)
@@ -67,10 +67,10 @@ __device__ __forceinline__ void find_tile(row_tile &tile, const row_source &sour
       adapter = __reduce_min_sync(~0u, next);
       if (adapter == INT_MAX) break;
       const unsigned low = __ballot_sync(~0u, own[0] == adapter), high = __ballot_sync(~0u, own[1] == adapter);
-      const int n_rows = __popc(low) + __popc(high), tiles = (n_rows + source.tile_rows - 1) / source.tile_rows;
+      const int n_rows = __popc(low) + __popc(high), tiles = (n_rows + source.tile_rows - 1) >> shift;
       if (index >= n_tiles && index < n_tiles + tiles) {
         found = adapter;
-        first = (index - n_tiles) * source.tile_rows;
+        first = (index - n_tiles) << shift;
         count = n_rows;
         holders[0] = low;
         holders[1] = high;
