@@ -547,6 +547,26 @@ static void adapters_are_scaled(void **state)
   free(packed);
 }
 
+/* Thread blocks exchange the sums of every tile of rows of a step, whichever adapters its rows have. */
+static void exchanged_sums_have_places(void **state)
+{
+  (void)state;
+  enum { ROWS = YK_ADAPTER_EXCHANGE_ROWS, TILE_ROWS = 8 * YK_ADAPTER_TILE_OCTETS, RANK_TILES = 3 };
+  const int64_t counters = ROWS * 4, tile = YK_ADAPTER_RANGES * TILE_ROWS * RANK_TILES * YK_ADAPTER_TILE_RANKS * 4;
+  static const int n_adapters[] = {1, 3, 8, 60, 200};
+  for (size_t c = 0; each_case(c, c < sizeof n_adapters / sizeof *n_adapters); c++) {
+    const int64_t tiles = (yk_cuda_adapter_exchange_bytes(RANK_TILES, n_adapters[c]) - counters) / tile;
+    for (int shared = 1; shared <= ROWS; shared++) { /* rows of adapter 0; the others have successive adapters */
+      int rows[201] = {shared}, n_tiles = 0;
+      for (int row = shared; row < ROWS; row++) rows[1 + row % n_adapters[c]]++;
+      for (int i = 0; i <= n_adapters[c]; i++) n_tiles += (rows[i] + TILE_ROWS - 1) / TILE_ROWS;
+      assert_true(n_tiles <= tiles);
+    }
+  }
+  assert_int_equal(yk_cuda_adapter_exchange_bytes(YK_ADAPTER_EXCHANGE_TILES, 8),
+                   yk_cuda_adapter_exchange_bytes(YK_ADAPTER_EXCHANGE_TILES + 9, 8));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -571,6 +591,7 @@ int main(void)
       cmocka_unit_test(a_tied_lm_head_takes_nothing),
       cmocka_unit_test(adapters_have_places),
       cmocka_unit_test(adapters_are_scaled),
+      cmocka_unit_test(exchanged_sums_have_places),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
