@@ -29,9 +29,10 @@ namespace {
 
 constexpr int ONE_LAUNCH_WARPS = 8, ONE_LAUNCH_THREADS = ONE_LAUNCH_WARPS * WARP, OCTETS = YK_ADAPTER_TILE_OCTETS,
               TILE_ROWS = OCTETS * OCTET;
-constexpr int GROUP_TILES = 3;   /* most tiles of ranks that a warp multiplies at a time */
-constexpr int LOADED_BLOCKS = 4; /* blocks of A, of all tiles of a group, that a warp loads at a time */
-constexpr int HELD_UNITS = 4;    /* units whose products a warp has in shared memory */
+constexpr int GROUP_TILES = 3; /* most tiles of ranks that a warp multiplies at a time */
+/* Blocks of A, of all tiles of a group, that a warp loads at a time. */
+[[maybe_unused]] constexpr int LOADED_BLOCKS = 4;
+constexpr int HELD_UNITS = 4; /* units whose products a warp has in shared memory */
 constexpr int MOST_ROWS = YK_ADAPTER_EXCHANGE_ROWS, MOST_TILES = YK_ADAPTER_EXCHANGE_TILES;
 constexpr int PITCH = MOST_TILES * RANKS + 4;
 [[maybe_unused]] constexpr int LINE_BYTES = 128, BLOCK_BYTES = YK_ADAPTER_BLOCK * YK_ADAPTER_ELEMENT_BYTES;
