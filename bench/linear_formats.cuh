@@ -79,10 +79,11 @@ const format FORMATS[] = {
     {"fp8", true, YK_GEMM_FP8, make_wna16<YK_GEMM_FP8>, nullptr},
     {"fp4", true, YK_GEMM_FP4, make_wna16<YK_GEMM_FP4>, nullptr},
     {"w8a8", false, YK_GEMM_INT8, make_w8a8, measure_int8_peak},
-    {"w4a8", false, YK_GEMM_INT4, make_w4a8, nullptr},
+    {"w4a8", false, YK_GEMM_INT4, make_w4a8<YK_W4A8_FP8>, nullptr},
+    {"w4a8-int8", false, YK_GEMM_INT4, make_w4a8<YK_W4A8_INT8>, nullptr},
 };
 const char *const FORMAT_NAMES[] = {FORMATS[0].name, FORMATS[1].name, FORMATS[2].name, FORMATS[3].name,
-                                    FORMATS[4].name, FORMATS[5].name, nullptr};
+                                    FORMATS[4].name, FORMATS[5].name, FORMATS[6].name, nullptr};
 
 } // namespace linear
 

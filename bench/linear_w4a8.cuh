@@ -1,5 +1,5 @@
-/* linear_w4a8.cuh - the GEMM of 4-bit weights and inputs in 8-bit floats for bench_linear: rows of x are quantised,
- * then multiplied. The GEMM with 16-bit inputs is also timed, with the same packed weights. */
+/* linear_w4a8.cuh - the GEMM of 4-bit weights and inputs in 8-bit floats or integers for bench_linear: rows of x are
+ * quantised, then multiplied. The GEMM with 16-bit inputs is also timed, with the same packed weights. */
 #ifndef YK_BENCH_LINEAR_W4A8_CUH
 #define YK_BENCH_LINEAR_W4A8_CUH
 
@@ -13,8 +13,8 @@ namespace linear {
 
 class w4a8_gemm : public timed_gemm {
 public:
-  w4a8_gemm(const yk_gemm_gpu &on, const gemm_shape &s, int64_t tokens, uint64_t seed)
-      : gpu(on), m(tokens),
+  w4a8_gemm(const yk_gemm_gpu &on, yk_w4a8_codes type, const gemm_shape &s, int64_t tokens, uint64_t seed)
+      : gpu(on), type(type), m(tokens),
         p(on, {s.k, s.n, s.group, s.dtype, bench::silu_where(s.gate_up), YK_GEMM_INT4}, tokens, seed),
         codes(tokens * s.k), scales(tokens + YK_W4A8_SCALE_MULTIPLE)
   {
@@ -65,16 +65,17 @@ private:
   void quantise(cudaStream_t stream)
   {
     yk_err err = YK_ERR_INIT;
-    check(yk_w4a8_quantise(p.desc.dtype, p.x.data, codes.data, scales.data, m, p.desc.k, stream, &err), err);
+    check(yk_w4a8_quantise(p.desc.dtype, type, p.x.data, codes.data, scales.data, m, p.desc.k, stream, &err), err);
   }
   void multiply(const uint8_t *weights, cudaStream_t stream)
   {
     yk_err err = YK_ERR_INIT;
-    const yk_w4a8_call call = {weights, nullptr, codes.data, scales.data, p.y.data, m, p.workspace.data};
+    const yk_w4a8_call call = {weights, nullptr, type, codes.data, scales.data, p.y.data, m, p.workspace.data};
     check(yk_w4a8_forward(&gpu, &p.desc, &call, stream, &err), err);
   }
 
   yk_gemm_gpu gpu;
+  yk_w4a8_codes type;
   int64_t m;
   gemm_case p;
   device_array<uint8_t> codes;
@@ -82,9 +83,10 @@ private:
   yk_gemm_plans plans;
 };
 
-inline std::unique_ptr<timed_gemm> make_w4a8(const yk_gemm_gpu &gpu, const gemm_shape &shape, int64_t m, uint64_t seed)
+template <yk_w4a8_codes TYPE>
+std::unique_ptr<timed_gemm> make_w4a8(const yk_gemm_gpu &gpu, const gemm_shape &shape, int64_t m, uint64_t seed)
 {
-  return std::make_unique<w4a8_gemm>(gpu, shape, m, seed);
+  return std::make_unique<w4a8_gemm>(gpu, TYPE, shape, m, seed);
 }
 
 } // namespace linear

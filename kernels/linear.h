@@ -57,8 +57,7 @@ typedef struct yk_linear_part {
    * weight.group, or is the whole local k. Local group j reads the scales of row k.begin + j * group_local. */
   int64_t group_local;
   bool use_bias; /* add weight.bias[n] */
-  /* The inputs of a weight of 4-bit integers may be rounded to 8-bit floats: see yk_linear_rounds_inputs. */
-  bool fp8_inputs;
+  yk_inputs_kind rounding; /* FP8, INT8: inputs may be rounded, see yk_linear_rounds_inputs; FLOAT: they are not */
   bool as_16_bits; /* a quantised weight is dequantised when the layer is created, and multiplied as 16-bit floats */
   /* A plain weight whose rows n are already in device memory as act [n, weight.k] (an embedding that is also lm_head):
    * a device may use them in place. They must outlive the layer; linear_bytes reads only is_resident. */
@@ -180,21 +179,22 @@ static inline bool yk_linear_has_sums(const yk_linear_spec *spec)
          !part->as_16_bits;
 }
 
-/* yk_linear_rounds_inputs - whether part i's inputs are rounded to 8-bit floats (e4m3), each row with its own scale:
- *   scale = largest |x| of the local row / 448, x = scale * e4m3(x * (448 / largest |x|)), to nearest, ties to even.
- *   Source: compressed_tensors, quantization/lifecycle/forward.py, which takes the whole row: a rank's scale in a
- *   row-parallel layer is the same or smaller.
- *   Rows whose largest |x| is below YK_LEAST_FP8_INPUT are zeros; a row with a NaN or an infinity gives NaNs. A device
- *   may keep x where rounding would not make it faster: GPUs do so for few rows (kernels/cuda/linear/format_w4a8.c),
- *   the CPU device always rounds. For layers of 4-bit integers in groups of 32 inputs and more; not for experts and
- *   float32 results. */
-#define YK_LEAST_FP8_INPUT 0x1p-100f /* 448 / x is finite */
+/* yk_linear_rounds_inputs - whether part i's inputs are rounded to 8 bits, each row with its own scale, to nearest,
+ *   ties to even, where L is the largest |x| of the local row:
+ *   FP8    x = L / 448 * e4m3(x * (448 / L)). Source: compressed_tensors, quantization/lifecycle/forward.py
+ *   INT8   x = L / 127 * integer(x * (127 / L)). Source: vllm, csrc/quantization/w8a8/int8/scaled_quant.cu
+ *   The sources take the whole row: a rank's scale in a row-parallel layer is the same or smaller.
+ *   Rows whose largest |x| is below YK_LEAST_ROUNDED_INPUT are zeros; a row with a NaN or an infinity gives NaNs. A
+ *   device may keep x where rounding would not make it faster: GPUs do so for few rows
+ *   (kernels/cuda/linear/format_w4a8.c), the CPU device always rounds. For layers of 4-bit integers in groups of 32
+ *   inputs and more; not for experts and float32 results. */
+#define YK_LEAST_ROUNDED_INPUT 0x1p-100f /* 448 / x is finite */
 static inline bool yk_linear_rounds_inputs(const yk_linear_spec *spec, int i)
 {
   const yk_linear_part *part = &spec->parts[i];
   const int64_t k = yk_range_size(part->k);
-  return part->fp8_inputs && part->weight.format == YK_WEIGHT_AWQ && !part->as_16_bits && !spec->is_grouped &&
-         !spec->f32_output && k > 0 && k % 32 == 0 && yk_range_size(part->n) % 8 == 0 &&
+  return part->rounding != YK_INPUTS_FLOAT && part->weight.format == YK_WEIGHT_AWQ && !part->as_16_bits &&
+         !spec->is_grouped && !spec->f32_output && k > 0 && k % 32 == 0 && yk_range_size(part->n) % 8 == 0 &&
          (part->group_local >= k || part->group_local % 32 == 0);
 }
 

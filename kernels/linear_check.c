@@ -126,7 +126,7 @@ static yk_status check_slices(const yk_linear_spec *spec, yk_err *err)
     if (n > 1 && yk_range_size(part->k) % (n * (int64_t)YK_K_SLICE_UNIT) != 0)
       return yk_err_set(err, YK_E_INVAL, "linear part %d: %d slices of K: expected a multiple of %d inputs, found %lld",
                         i, n, n * YK_K_SLICE_UNIT, (long long)yk_range_size(part->k));
-    if (part->x_size > 0 || part->fp8_inputs)
+    if (part->x_size > 0 || part->rounding != YK_INPUTS_FLOAT)
       return yk_err_set(err, YK_E_UNSUPPORTED, "linear part %d: slices of K: inputs in another order, or 8-bit inputs",
                         i);
   }

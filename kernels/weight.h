@@ -61,12 +61,13 @@ typedef enum yk_packing {
 } yk_packing;
 
 /* Quantisation of the inputs of a layer: of INT8 weights to 8-bit integers (kernels/cpu/linear/format_w8a8.c), of AWQ
- * weights to 8-bit floats. With YK_INPUTS_FLOAT the layer multiplies floats. */
+ * weights to 8-bit floats or integers. With YK_INPUTS_FLOAT the layer multiplies floats. */
 typedef enum yk_inputs_kind {
   YK_INPUTS_FLOAT,
   YK_INPUTS_PER_TOKEN, /* a row's scale is its largest magnitude over 127, taken over the whole row on all ranks */
   YK_INPUTS_STATIC,    /* scale and zero come from the checkpoint */
-  YK_INPUTS_FP8        /* AWQ, a request of the checkpoint: yk_linear_rounds_inputs (linear.h) has the definition */
+  YK_INPUTS_FP8,       /* AWQ, a request of the checkpoint: yk_linear_rounds_inputs (linear.h) has the definition */
+  YK_INPUTS_INT8       /* likewise */
 } yk_inputs_kind;
 
 typedef struct yk_inputs {
@@ -107,8 +108,10 @@ typedef struct yk_weight_view {
   /* With act_order: i32 [k], the group of each input, from 0 to k / group - 1. NULL if the data is not loaded, and for
    * an expert that, unlike the other experts of its layer, has groups of neighbours. */
   const void *g_idx;
-  bool has_zeros;     /* INT8: zeros are stored, even if the data is not loaded */
-  yk_inputs inputs;   /* INT8 with a scale for each output (group == k) and no zeros; AWQ: FP8; all others: FLOAT */
+  bool has_zeros; /* INT8: zeros are stored, even if the data is not loaded */
+  /* INT8 with a scale for each output (group == k) and no zeros: FLOAT, PER_TOKEN, STATIC; AWQ: FLOAT, FP8, INT8; all
+   * others: FLOAT */
+  yk_inputs inputs;
   const char *tensor; /* the name of plain's or qweight's tensor in the checkpoint; may be NULL */
   const void *bias;   /* [n] of bias_dtype, or NULL */
   yk_dtype bias_dtype;

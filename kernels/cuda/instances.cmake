@@ -47,9 +47,10 @@ foreach(act ${activations})
                     ${dtype_${act}} ${dtype_${act}})
     endforeach()
   endforeach()
+  yoke_instance(yoke_sm90_sources kernels/cuda/w4a8/wgmma_instances.cuh int8_${act} ${dtype_${act}} int8_t)
+  yoke_instance(yoke_sm90_sources kernels/cuda/w4a8/wgmma_instances.cuh fp8_${act} ${dtype_${act}} __nv_fp8_e4m3)
   yoke_instance(yoke_sm90_sources kernels/cuda/gemm/dense/sliced_instances.cuh int4_${act} YK_GEMM_INT4
                 ${dtype_${act}})
-  yoke_instance(yoke_sm90_sources kernels/cuda/w4a8/wgmma_instances.cuh ${act} ${dtype_${act}})
   foreach(family dense/small_batch dense/wgmma) # float32 results
     yoke_instance(yoke_sm90_sources kernels/cuda/gemm/${family}_instances.cuh int8_${act}_to_f32 YK_GEMM_INT8
                   ${dtype_${act}} YK_F32)

@@ -72,7 +72,7 @@ static void fill_info(yk_engine *e, const yk_model_config *config, const yk_plan
                              .only_embeds = config->lacks_head,
                              .max_adapters = s->limits.n_adapters,
                              .lm_head = s->limits.lm_head_as_int8 ? "int8" : "auto",
-                             .activations = s->limits.fp8_inputs == YK_FP8_INPUTS_NONE ? "dtype" : "fp8"};
+                             .activations = yk_settings_activations(s, &config->quant)};
   e->config = *config;
   e->config.quant.rules = NULL; /* the checkpoint's */
   e->info.n_stages = s->world.n_stages;

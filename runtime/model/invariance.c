@@ -17,7 +17,7 @@ static const char *obstacle_of(const yk_model_config *c, const yk_model_limits *
   if (limits->n_adapters > 0) return "adapters";
   if (limits->kv_format != YK_KV_ACT) return "a KV cache in 8 bits";
   if (limits->lm_head_as_int8) return "lm_head int8";
-  return limits->fp8_inputs != YK_FP8_INPUTS_NONE ? "inputs in 8 bits (activations dtype keeps them)" : NULL;
+  return limits->rounding != YK_ROUNDING_NONE ? "inputs in 8 bits (activations dtype keeps them)" : NULL;
 }
 
 /* The most ranks among which K can be divided in every row-parallel layer. */

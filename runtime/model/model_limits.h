@@ -5,12 +5,13 @@
 #include "kernels/device.h"
 #include "kernels/linear.h"
 
-/* The layers with 4-bit weights whose inputs become 8-bit floats: see yk_linear_part. */
-typedef enum yk_fp8_inputs {
-  YK_FP8_INPUTS_NONE,
-  YK_FP8_INPUTS_OF_CHECKPOINT, /* layers for which the checkpoint requests this (YK_INPUTS_FP8) */
-  YK_FP8_INPUTS_ALL
-} yk_fp8_inputs;
+/* The layers with 4-bit weights whose inputs are rounded to 8 bits: see yk_linear_part. */
+typedef enum yk_rounding {
+  YK_ROUNDING_NONE,
+  YK_ROUNDING_OF_CHECKPOINT, /* as the checkpoint requests for a layer (YK_INPUTS_FP8, YK_INPUTS_INT8), or not */
+  YK_ROUNDING_FP8,           /* of all layers */
+  YK_ROUNDING_INT8           /* likewise */
+} yk_rounding;
 
 /* The largest load of one rank. */
 typedef struct yk_model_limits {
@@ -20,7 +21,7 @@ typedef struct yk_model_limits {
   yk_kv_format kv_format;  /* only YK_KV_ACT with latent attention */
   bool kv_is_static;       /* an 8-bit cache uses the checkpoint's scales; otherwise each token and head has its own */
   bool as_16_bits;         /* quantised weights are dequantised at load: see yk_linear_part */
-  yk_fp8_inputs fp8_inputs;
+  yk_rounding rounding;
   bool lm_head_as_int8; /* a plain lm_head becomes 8-bit integers at load: see yk_linear_part */
   int32_t n_adapters;   /* low-rank adapters that linear layers may have at a time; 0: none */
   int32_t adapter_rank; /* largest rank of one of their matrices */

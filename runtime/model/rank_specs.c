@@ -66,11 +66,17 @@ static bool is_shared_expert(yk_weight_role role)
   return role == YK_ROLE_SHARED_GATE || role == YK_ROLE_SHARED_UP || role == YK_ROLE_SHARED_DOWN;
 }
 
-static bool has_fp8_inputs(const yk_rank_source *source, yk_weight_role role, const yk_weight_view *weight)
+static yk_inputs_kind rounding_of(const yk_rank_source *source, yk_weight_role role, const yk_weight_view *weight)
 {
-  const yk_fp8_inputs choice = source->limits->fp8_inputs;
-  const bool is_requested = choice == YK_FP8_INPUTS_OF_CHECKPOINT && weight->inputs.kind == YK_INPUTS_FP8;
-  return (choice == YK_FP8_INPUTS_ALL || is_requested) && !is_shared_expert(role);
+  const bool is_request = weight->inputs.kind == YK_INPUTS_FP8 || weight->inputs.kind == YK_INPUTS_INT8;
+  if (is_shared_expert(role)) return YK_INPUTS_FLOAT;
+  switch (source->limits->rounding) {
+  case YK_ROUNDING_NONE: return YK_INPUTS_FLOAT;
+  case YK_ROUNDING_OF_CHECKPOINT: return is_request ? weight->inputs.kind : YK_INPUTS_FLOAT;
+  case YK_ROUNDING_FP8: return YK_INPUTS_FP8;
+  case YK_ROUNDING_INT8: return YK_INPUTS_INT8;
+  }
+  return YK_INPUTS_FLOAT;
 }
 
 static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_found_weight *found,
@@ -79,7 +85,7 @@ static yk_status find(const yk_rank_source *source, const yk_projection *p, yk_f
   const yk_weight_place place = {p->role, p->layer, p->expert};
   YK_TRY(yk_checkpoint_find(source->checkpoint, &place, found, err));
   *part = (yk_linear_part){.weight = found->view,
-                           .fp8_inputs = has_fp8_inputs(source, p->role, &found->view),
+                           .rounding = rounding_of(source, p->role, &found->view),
                            .as_16_bits = source->limits->as_16_bits};
   return YK_OK;
 }

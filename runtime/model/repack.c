@@ -146,7 +146,7 @@ int32_t yk_repack_n_float_inputs(const yk_model_device *dev, const yk_linear_spe
   int32_t n = 0;
   for (int i = 0; i < spec->n_parts; i++) {
     const yk_inputs_kind kind = spec->parts[i].weight.inputs.kind;
-    if (kind == YK_INPUTS_FP8)
+    if (kind == YK_INPUTS_FP8 || kind == YK_INPUTS_INT8)
       n += !is_empty(&spec->parts[i]) && !yk_linear_rounds_inputs(&repacked, i);
     else
       n += kind != YK_INPUTS_FLOAT && yk_repack_dequantises(dev, spec, i);

@@ -1,5 +1,5 @@
-/* op_cases_w4a8.h - 4-bit weights whose inputs are rounded to 8-bit floats, against float64 with inputs rounded by the
- * definition (yk_linear_rounds_inputs). */
+/* op_cases_w4a8.h - 4-bit weights whose inputs are rounded to 8-bit floats or integers, against float64 with inputs
+ * rounded by the definition (yk_linear_rounds_inputs). */
 #ifndef YK_TESTS_OP_CASES_W4A8_H
 #define YK_TESTS_OP_CASES_W4A8_H
 
@@ -35,12 +35,17 @@ static inline float rounded_to_e4m3(float x)
   return copysignf(fminf(rintf(size / spacing) * spacing, 448.0f), x);
 }
 
-static inline void round_inputs(double *x, int64_t k)
+static inline void round_inputs(double *x, int64_t k, yk_inputs_kind rounding)
 {
+  const bool is_fp8 = rounding == YK_INPUTS_FP8;
+  const float largest_code = is_fp8 ? 448.0f : 127.0f;
   float largest = 0;
   for (int64_t i = 0; i < k; i++) largest = fmaxf(largest, fabsf((float)x[i]));
-  const float scale = largest / 448.0f, reciprocal = largest > 0 ? 448.0f / largest : 0;
-  for (int64_t i = 0; i < k; i++) x[i] = (double)scale * (double)rounded_to_e4m3((float)x[i] * reciprocal);
+  const float scale = largest / largest_code, reciprocal = largest > 0 ? largest_code / largest : 0;
+  for (int64_t i = 0; i < k; i++) {
+    const float scaled = (float)x[i] * reciprocal;
+    x[i] = (double)scale * (double)(is_fp8 ? rounded_to_e4m3(scaled) : rintf(scaled));
+  }
 }
 
 /* Row 1 is zeros, and row 2 too small to be rounded: the device takes zeros. Other rows differ in size. */
@@ -52,25 +57,28 @@ static inline void scale_rows(yk_device *dev, linear_run *run)
   op_array_send(dev, &run->x);
 }
 
-/* A case whose layer takes inputs in 8-bit floats. */
-static inline linear_run w4a8_run_new(yk_device *dev, const linear_case *shape, int32_t n_tokens, uint32_t seed)
+/* A case whose layer takes inputs of 8 bits. rounding: FP8 or INT8, here and below. */
+static inline linear_run w4a8_run_new(yk_device *dev, const linear_case *shape, yk_inputs_kind rounding,
+                                      int32_t n_tokens, uint32_t seed)
 {
   linear_run run = linear_run_new(dev, shape, n_tokens, seed);
   dev->ops->linear_destroy(dev, run.linear);
-  for (int i = 0; i < run.spec.n_parts; i++) run.spec.parts[i].fp8_inputs = true;
+  for (int i = 0; i < run.spec.n_parts; i++) run.spec.parts[i].rounding = rounding;
   op_ok(dev->ops->linear_create(dev, &run.spec, &run.linear, &err));
   return run;
 }
 
 /* The largest error of a forward of n_tokens rows against inputs rounded to 8 bits, or (rounds false) as they are. */
-static inline double w4a8_error(yk_device *dev, const linear_case *shape, int32_t n_tokens, bool rounds, op_fault fault)
+static inline double w4a8_error(yk_device *dev, const linear_case *shape, yk_inputs_kind rounding, int32_t n_tokens,
+                                bool rounds, op_fault fault)
 {
-  linear_run run = w4a8_run_new(dev, shape, n_tokens, 7 + (uint32_t)n_tokens);
+  linear_run run = w4a8_run_new(dev, shape, rounding, n_tokens, 7 + (uint32_t)n_tokens);
   scale_rows(dev, &run);
   op_array y = linear_run_forward(dev, &run, 0, n_tokens);
   double *magnitudes = calloc(y.n + 1, sizeof *magnitudes);
   assert_non_null(magnitudes);
-  for (int32_t row = 0; row < n_tokens && rounds; row++) round_inputs(run.x.values + row * run.k_local, run.k_local);
+  for (int32_t row = 0; row < n_tokens && rounds; row++)
+    round_inputs(run.x.values + row * run.k_local, run.k_local, rounding);
   double *expected = linear_run_expect(&run, fault, magnitudes);
   const double error = linear_run_error(&y, expected, magnitudes, run.k_local);
   free(expected);
@@ -86,33 +94,39 @@ static inline double w4a8_tolerance(yk_dtype dtype, const linear_case *shape, do
   return (shape->activation.is_gated ? 3.0 : 1.0) * (1.5 * op_unit_roundoff(dtype) + sums);
 }
 
-static inline void check_w4a8_table(yk_device *dev, const int32_t *token_counts, int n_counts, double sums)
+static inline const char *rounding_name(yk_inputs_kind rounding)
+{
+  return rounding == YK_INPUTS_FP8 ? "fp8" : "int8";
+}
+
+static inline void check_w4a8_table(yk_device *dev, yk_inputs_kind rounding, const int32_t *token_counts, int n_counts,
+                                    double sums)
 {
   for (int c = 0; c < N_W4A8_CASES; c++)
     for (int t = 0; t < n_counts; t++) {
-      const double error = w4a8_error(dev, &w4a8_cases[c], token_counts[t], true, OP_RIGHT);
+      const double error = w4a8_error(dev, &w4a8_cases[c], rounding, token_counts[t], true, OP_RIGHT);
       if (!(error <= w4a8_tolerance(dev->dtype, &w4a8_cases[c], sums)))
-        fail_msg("%s case %d, %d tokens: error %.3g, expected at most %.3g", yk_dtype_name(dev->dtype), c,
-                 token_counts[t], error, w4a8_tolerance(dev->dtype, &w4a8_cases[c], sums));
+        fail_msg("%s, %s inputs, case %d, %d tokens: error %.3g, expected at most %.3g", yk_dtype_name(dev->dtype),
+                 rounding_name(rounding), c, token_counts[t], error, w4a8_tolerance(dev->dtype, &w4a8_cases[c], sums));
     }
 }
 
 /* Faults of the weights, and inputs that are not rounded. */
-static inline void check_w4a8_faults(yk_device *dev, int32_t n_tokens, double sums)
+static inline void check_w4a8_faults(yk_device *dev, yk_inputs_kind rounding, int32_t n_tokens, double sums)
 {
   static const op_fault faults[] = {OP_NO_SCALE, OP_ZERO_PLUS_ONE, OP_NIBBLE_ORDER};
   const double tolerance = w4a8_tolerance(dev->dtype, &w4a8_cases[1], sums);
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-    assert_true(w4a8_error(dev, &w4a8_cases[1], n_tokens, true, faults[i]) > 3.0 * tolerance);
-  assert_true(w4a8_error(dev, &w4a8_cases[5], n_tokens, true, OP_GROUP_SHIFT) > 3.0 * tolerance);
-  assert_true(w4a8_error(dev, &w4a8_cases[1], n_tokens, false, OP_RIGHT) > 3.0 * tolerance);
+    assert_true(w4a8_error(dev, &w4a8_cases[1], rounding, n_tokens, true, faults[i]) > 3.0 * tolerance);
+  assert_true(w4a8_error(dev, &w4a8_cases[5], rounding, n_tokens, true, OP_GROUP_SHIFT) > 3.0 * tolerance);
+  assert_true(w4a8_error(dev, &w4a8_cases[1], rounding, n_tokens, false, OP_RIGHT) > 3.0 * tolerance);
 }
 
 /* A row with an infinity or a NaN gives NaNs, and its neighbours stay as they are. */
-static inline void check_w4a8_not_finite(yk_device *dev, int32_t n_tokens)
+static inline void check_w4a8_not_finite(yk_device *dev, yk_inputs_kind rounding, int32_t n_tokens)
 {
   const linear_case *shape = &w4a8_cases[1];
-  linear_run run = w4a8_run_new(dev, shape, n_tokens, 5);
+  linear_run run = w4a8_run_new(dev, shape, rounding, n_tokens, 5);
   op_array right = linear_run_forward(dev, &run, 0, n_tokens);
   run.x.values[3 * run.k_local + 17] = INFINITY;
   run.x.values[5 * run.k_local + 1] = NAN;

@@ -1,7 +1,8 @@
-/* test_op_cpu_w4a8.c - 4-bit weights with inputs rounded to 8-bit floats on the CPU device, every instruction set. */
+/* test_op_cpu_w4a8.c - 4-bit weights with inputs rounded to 8 bits on the CPU device, every instruction set. */
 #include "op/op_cases_w4a8.h"
 #include "op/op_cpu_target.h"
 
+static const yk_inputs_kind roundings[] = {YK_INPUTS_FP8, YK_INPUTS_INT8};
 static const double sums_error = 2e-5; /* float32 sums of up to 2,048 products */
 
 static void check_table(const op_target *target)
@@ -9,7 +10,8 @@ static void check_table(const op_target *target)
   static const int32_t token_counts[] = {3, 40, 65};
   for (size_t d = 0; d < 3; d++) {
     yk_device *dev = op_device_new(target, op_dtypes[d], 2, 16);
-    check_w4a8_table(dev, token_counts, TEST_IS_SANITIZED ? 1 : 3, sums_error);
+    for (int r = 0; r < 2; r++)
+      check_w4a8_table(dev, roundings[r], token_counts, TEST_IS_SANITIZED ? 1 : 3, sums_error);
     dev->ops->destroy(dev);
   }
 }
@@ -17,8 +19,10 @@ static void check_table(const op_target *target)
 static void check_faults(const op_target *target)
 {
   yk_device *dev = op_device_new(target, YK_F16, 2, 16);
-  check_w4a8_faults(dev, 9, sums_error);
-  check_w4a8_not_finite(dev, 7);
+  for (int r = 0; r < 2; r++) {
+    check_w4a8_faults(dev, roundings[r], 9, sums_error);
+    check_w4a8_not_finite(dev, roundings[r], 7);
+  }
   dev->ops->destroy(dev);
 }
 

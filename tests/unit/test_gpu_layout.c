@@ -310,6 +310,7 @@ static const yk_cuda_format third_format = {
     .name = "third as 16 bits", .weight_format = (yk_weight_format)101, .gemm = &yk_cuda_gemm_16_bits};
 
 const yk_cuda_format *const yk_cuda_formats[] = {&yk_cuda_format_awq_fp8_inputs,
+                                                 &yk_cuda_format_awq_int8_inputs,
                                                  &yk_cuda_format_awq,
                                                  &yk_cuda_format_awq_as_16_bits,
                                                  &yk_cuda_format_w8a8,
@@ -457,21 +458,44 @@ static void w8a8_parts(void **state)
 }
 
 /* Inputs in 8 bits: the weights' bytes stay the same; not for experts, other formats and float32 results. */
-static void inputs_in_8_bit_floats(void **state)
+static void inputs_of_8_bits(void **state)
 {
   (void)state;
-  for (int i = 0; i < 5; i++) {
+  static const yk_inputs_kind roundings[] = {YK_INPUTS_FP8, YK_INPUTS_INT8};
+  static const char *const kinds[] = {"W4A8 fp8", "W4A8 int8"};
+  for (int i = 0; i < 10; i++) {
+    const int form = i / 2;
     yk_linear_spec spec = {
-        .parts = {part_of(i == 1 ? YK_WEIGHT_INT8 : YK_WEIGHT_AWQ, 512, 256, 128)}, .n_parts = 1, .n_matrices = 1};
-    if (i == 2) spec.is_grouped = true;
-    if (i == 3) spec.f32_output = true;
+        .parts = {part_of(form == 1 ? YK_WEIGHT_INT8 : YK_WEIGHT_AWQ, 512, 256, 128)}, .n_parts = 1, .n_matrices = 1};
+    if (form == 2) spec.is_grouped = true;
+    if (form == 3) spec.f32_output = true;
     const int64_t bytes = yk_cuda_linear_bytes(&spec);
-    spec.parts[0].fp8_inputs = i < 4;
+    if (form < 4) spec.parts[0].rounding = roundings[i % 2];
     const yk_cuda_linear_layout layout = layout_of(&spec);
-    assert_int_equal(strcmp(layout.gemms[0].kind->name, "W4A8") == 0, i == 0);
+    assert_int_equal(strcmp(layout.gemms[0].kind->name, kinds[i % 2]) == 0, form == 0);
     assert_int_equal(yk_cuda_linear_bytes(&spec), bytes);
-    if (i == 0) assert_int_equal(layout.gemms[0].kind->quantised_bytes(&layout.gemms[0], 65), 128 * 4 + 65 * 512);
+    if (form == 0) assert_int_equal(layout.gemms[0].kind->quantised_bytes(&layout.gemms[0], 65), 128 * 4 + 65 * 512);
   }
+}
+
+/* Parts whose inputs are rounded to different types are separate GEMMs; a gate and its up, which are one GEMM, then
+ * stay in 16 bits. */
+static void inputs_of_two_types(void **state)
+{
+  (void)state;
+  yk_linear_spec spec = {.parts = {part_of(YK_WEIGHT_AWQ, 512, 256, 128), part_of(YK_WEIGHT_AWQ, 512, 256, 128)},
+                         .n_parts = 2,
+                         .n_matrices = 1};
+  spec.parts[0].rounding = YK_INPUTS_FP8;
+  spec.parts[1].rounding = YK_INPUTS_INT8;
+  yk_cuda_linear_layout layout = layout_of(&spec);
+  assert_int_equal(layout.n_gemms, 2);
+  assert_string_equal(layout.gemms[0].kind->name, "W4A8 fp8");
+  assert_string_equal(layout.gemms[1].kind->name, "W4A8 int8");
+  spec.activation = (yk_activation)YK_GATED_SILU;
+  layout = layout_of(&spec);
+  assert_int_equal(layout.n_gemms, 1);
+  assert_string_equal(layout.gemms[0].kind->name, yk_cuda_gemm_wna16_int4.name);
 }
 
 static void a_tied_lm_head_takes_nothing(void **state)
@@ -587,7 +611,8 @@ int main(void)
       cmocka_unit_test(gate_and_up_are_kept_together),
       cmocka_unit_test(w8a8_bytes),
       cmocka_unit_test(w8a8_parts),
-      cmocka_unit_test(inputs_in_8_bit_floats),
+      cmocka_unit_test(inputs_of_8_bits),
+      cmocka_unit_test(inputs_of_two_types),
       cmocka_unit_test(a_tied_lm_head_takes_nothing),
       cmocka_unit_test(adapters_have_places),
       cmocka_unit_test(adapters_are_scaled),

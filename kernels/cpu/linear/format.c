@@ -4,6 +4,7 @@
 
 const yk_cpu_format *const yk_cpu_formats[] = {&yk_cpu_format_awq_as_16_bits,
                                                &yk_cpu_format_awq_fp8_inputs,
+                                               &yk_cpu_format_awq_int8_inputs,
                                                &yk_cpu_format_awq,
                                                &yk_cpu_format_w8a8,
                                                &yk_cpu_format_int8,

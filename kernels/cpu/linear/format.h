@@ -13,7 +13,8 @@
  *
  *   row               takes                                            kept as
  *   awq as 16 bits    AWQ slices with as_16_bits                       16 bits: the activation type, or float16
- *   awq, 8-bit inputs  AWQ slices whose inputs are rounded             4 bits, in panels
+ *   awq, fp8 inputs,  AWQ slices whose inputs are rounded to this     4 bits, in panels
+ *   awq, int8 inputs  type
  *   awq               every other AWQ slice                            4 bits, in panels
  *   w8a8              int8 slices with quantised inputs                8 bits, in panels
  *   int8, fp8         every other such slice, in rows of bytes         8 bits, in panels
@@ -118,7 +119,7 @@ extern const yk_cpu_format *const yk_cpu_formats[];
 
 /* The table's rows, each in the file of its name unless noted. */
 extern const yk_cpu_format yk_cpu_format_awq_as_16_bits;
-extern const yk_cpu_format yk_cpu_format_awq_fp8_inputs; /* format_w4a8.c */
+extern const yk_cpu_format yk_cpu_format_awq_fp8_inputs, yk_cpu_format_awq_int8_inputs; /* format_w4a8.c */
 extern const yk_cpu_format yk_cpu_format_awq;
 extern const yk_cpu_format yk_cpu_format_w8a8;
 extern const yk_cpu_format yk_cpu_format_int8;

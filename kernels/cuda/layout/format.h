@@ -17,8 +17,8 @@
  *                    that differs -> forward_grouped (grouped.h)
  *
  *   row               takes                                                            kind of GEMM
- *   awq, 8-bit inputs  the same as the next row, of parts with fp8_inputs; not         W4A8: 4 bits in memory, x in
- *                     grouped                                                          8-bit floats for many rows
+ *   awq, fp8 inputs;  the same as the next row, of parts with that rounding; not       W4A8: 4 bits in memory, x in
+ *   awq, int8 inputs  grouped                                                          8 bits for many rows
  *   awq               AWQ slices of whole words and groups of 32 k or more, no         W4A16: 4 bits in memory
  *                     float32 output; unless as_16_bits
  *   awq as 16 bits    every AWQ slice: each weight is rounded to the activation type   16 bits, cuBLAS
@@ -239,6 +239,7 @@ extern const yk_cuda_format *const yk_cuda_formats[];
 
 /* Its rows, in format_w4a8.c, format_awq.c, format_w8a8.c, format_bytes.c and format_plain.c. */
 extern const yk_cuda_format yk_cuda_format_awq_fp8_inputs;
+extern const yk_cuda_format yk_cuda_format_awq_int8_inputs;
 extern const yk_cuda_format yk_cuda_format_awq;
 extern const yk_cuda_format yk_cuda_format_awq_as_16_bits;
 extern const yk_cuda_format yk_cuda_format_w8a8;
@@ -256,8 +257,9 @@ extern const yk_cuda_gemm_kind yk_cuda_gemm_wna16_int8_to_f32; /* float32 y, wit
 extern const yk_cuda_gemm_kind yk_cuda_gemm_wna16_fp8;
 extern const yk_cuda_gemm_kind yk_cuda_gemm_wna16_fp4;
 
-/* The GEMM of format_w4a8.c: 4 bits, and inputs in 8-bit floats for many rows. */
-extern const yk_cuda_gemm_kind yk_cuda_gemm_w4a8;
+/* The GEMMs of format_w4a8.c: 4 bits, and inputs in 8-bit floats or integers for many rows. */
+extern const yk_cuda_gemm_kind yk_cuda_gemm_w4a8_fp8;
+extern const yk_cuda_gemm_kind yk_cuda_gemm_w4a8_int8;
 
 /* The 16-bit GEMM of format_plain.c: weights act [n, k]. For every format that can be loaded in that form. */
 extern const yk_cuda_gemm_kind yk_cuda_gemm_16_bits;

@@ -3,6 +3,7 @@
 #include "kernels/cuda/layout/format.h"
 
 const yk_cuda_format *const yk_cuda_formats[] = {&yk_cuda_format_awq_fp8_inputs,
+                                                 &yk_cuda_format_awq_int8_inputs,
                                                  &yk_cuda_format_awq,
                                                  &yk_cuda_format_awq_as_16_bits,
                                                  &yk_cuda_format_w8a8,

@@ -1,4 +1,4 @@
-/* format_w4a8.c - AWQ weights whose inputs become 8-bit floats (yk_linear_part.fp8_inputs): packed as by format_awq.c,
+/* format_w4a8.c - AWQ weights whose inputs are rounded to 8 bits (yk_linear_part.rounding): packed as by format_awq.c,
  * multiplied by w4a8/w4a8.h. Few rows are multiplied in 16 bits by the WNA16 GEMM, which is faster there. */
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@ static int64_t weight_bytes(const yk_cuda_gemm *gemm)
   return yk_cuda_gemm_wna16_int4.weight_bytes(gemm);
 }
 
-/* Quantised rows are scales f32, padded, then e4m3 [n_rows, k] from this byte on. */
+/* Quantised rows are scales f32, padded, then codes [n_rows, k] from this byte on. */
 static int64_t codes_at(int64_t n_rows)
 {
   return yk_round_up_i64(n_rows, SCALE_MULTIPLE) * (int64_t)sizeof(float);
@@ -26,9 +26,19 @@ static int64_t quantised_bytes(const yk_cuda_gemm *gemm, int64_t n_rows)
   return codes_at(n_rows) + n_rows * gemm->k;
 }
 
-static bool takes(const yk_linear_spec *spec, int i)
+static bool takes(const yk_linear_spec *spec, int i, yk_inputs_kind rounding)
 {
-  return yk_linear_rounds_inputs(spec, i) && yk_cuda_format_awq.takes(spec, i);
+  return spec->parts[i].rounding == rounding && yk_linear_rounds_inputs(spec, i) && yk_cuda_format_awq.takes(spec, i);
+}
+
+static bool takes_fp8(const yk_linear_spec *spec, int i)
+{
+  return takes(spec, i, YK_INPUTS_FP8);
+}
+
+static bool takes_int8(const yk_linear_spec *spec, int i)
+{
+  return takes(spec, i, YK_INPUTS_INT8);
 }
 
 #ifdef YOKE_HAVE_CUDA
@@ -55,7 +65,12 @@ static bool writes_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t y_s
   return yk_cuda_gemm_wna16_int4.writes_in_place(gemm, y, y_stride);
 }
 
-/* Whether x of a block of rows becomes 8-bit floats. Other GPUs lack the kernels. */
+static yk_w4a8_codes codes_of(const yk_cuda_gemm *gemm)
+{
+  return gemm->kind == &yk_cuda_gemm_w4a8_int8 ? YK_W4A8_INT8 : YK_W4A8_FP8;
+}
+
+/* Whether x of a block of rows is rounded. Other GPUs lack the kernels. */
 static bool is_rounded(const yk_cuda_device *cuda, const yk_cuda_gemm *gemm, int64_t n_rows)
 {
   return cuda->wna16.path == YK_GEMM_WGMMA && n_rows >= LEAST_ROWS && n_rows * gemm->n >= cuda->w4a8_least_results;
@@ -66,9 +81,10 @@ static yk_status quantise(yk_cuda_device *cuda, const yk_cuda_gemm *gemm, void *
 {
   (void)maxima;
   if (!is_rounded(cuda, gemm, n_rows)) return YK_OK;
-  return yk_cuda_blame(
-      cuda, yk_w4a8_quantise(gemm->dtype, x, (uint8_t *)to + codes_at(n_rows), to, n_rows, gemm->k, cuda->stream, err),
-      err);
+  return yk_cuda_blame(cuda,
+                       yk_w4a8_quantise(gemm->dtype, codes_of(gemm), x, (uint8_t *)to + codes_at(n_rows), to, n_rows,
+                                        gemm->k, cuda->stream, err),
+                       err);
 }
 
 static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err)
@@ -77,6 +93,7 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
   const yk_gemm_desc desc = yk_gemm_desc_of(call->gemm);
   const yk_w4a8_call w4a8 = {.packed = call->weights,
                              .bias = call->bias,
+                             .codes = codes_of(call->gemm),
                              .x = (const uint8_t *)call->quantised + codes_at(call->n_rows),
                              .x_scales = call->quantised,
                              .y = call->y,
@@ -86,31 +103,40 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
 }
 #endif
 
-/* ---- The row ----------------------------------------------------------------------------------------------------- */
+/* ---- The rows ---------------------------------------------------------------------------------------------------- */
 
-const yk_cuda_gemm_kind yk_cuda_gemm_w4a8 = {
-    .name = "W4A8",
-    .variant = YK_GEMM_INT4,
-    .has_epilogue = true,
-    .weight_bytes = weight_bytes,
-    .quantised_bytes = quantised_bytes,
+#define ARITHMETIC                                                                                                     \
+  .variant = YK_GEMM_INT4, .has_epilogue = true, .weight_bytes = weight_bytes, .quantised_bytes = quantised_bytes
+
 #ifdef YOKE_HAVE_CUDA
-    .plan = plan,
-    .workspace_bytes = workspace_bytes,
-    .writes_in_place = writes_in_place,
-    .quantise = quantise,
-    .forward = forward,
+#define FUNCTIONS                                                                                                      \
+  ARITHMETIC, .plan = plan, .workspace_bytes = workspace_bytes, .writes_in_place = writes_in_place,                    \
+              .quantise = quantise, .forward = forward
+#define LOAD yk_cuda_awq_load_packed
+#else
+#define FUNCTIONS ARITHMETIC
+#define LOAD      NULL
 #endif
-};
+
+const yk_cuda_gemm_kind yk_cuda_gemm_w4a8_fp8 = {.name = "W4A8 fp8", FUNCTIONS};
+const yk_cuda_gemm_kind yk_cuda_gemm_w4a8_int8 = {.name = "W4A8 int8", FUNCTIONS};
 
 const yk_cuda_format yk_cuda_format_awq_fp8_inputs = {
-    .name = "awq, 8-bit inputs",
+    .name = "awq, fp8 inputs",
     .weight_format = YK_WEIGHT_AWQ,
-    .takes = takes,
+    .takes = takes_fp8,
     .fuse_key = yk_cuda_awq_packed_group,
     .takes_order = true,
-    .gemm = &yk_cuda_gemm_w4a8,
-#ifdef YOKE_HAVE_CUDA
-    .load = yk_cuda_awq_load_packed,
-#endif
+    .gemm = &yk_cuda_gemm_w4a8_fp8,
+    .load = LOAD,
+};
+
+const yk_cuda_format yk_cuda_format_awq_int8_inputs = {
+    .name = "awq, int8 inputs",
+    .weight_format = YK_WEIGHT_AWQ,
+    .takes = takes_int8,
+    .fuse_key = yk_cuda_awq_packed_group,
+    .takes_order = true,
+    .gemm = &yk_cuda_gemm_w4a8_int8,
+    .load = LOAD,
 };

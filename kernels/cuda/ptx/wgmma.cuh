@@ -74,8 +74,8 @@ template <int N> __device__ __forceinline__ void pin(int (&d)[N][4])
 
 /* d = (accumulate ? d : 0) + A B, for each N that a kernel uses.
  *   T        __half, __nv_bfloat16, int8_t or __nv_fp8_e4m3
- *   run_rs   A from registers; B K-major, or MN-major with TRANSPOSE_B; not of int8_t. A register of e4m3 holds four
- *            consecutive k of a row: 4 (lane % 4) and the next three, + 16 for a2 and a3
+ *   run_rs   A from registers; B K-major, or, except for bytes, MN-major with TRANSPOSE_B. A register of bytes holds
+ *            four consecutive k of a row: 4 (lane % 4) and the next three, + 16 for a2 and a3
  *   run_ss   A and B from shared memory, K-major, or, except for bytes, MN-major with TRANSPOSE_A, TRANSPOSE_B; not of
  *            e4m3 */
 template <typename T, int N> struct wgmma;
@@ -150,27 +150,37 @@ YK_WGMMA(256, YK_LIST(YK_D64("+f", 0), YK_D64("+f", 16)),
              YK_TEN(11) "%120,%121,%122,%123,%124,%125,%126,%127",
          "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 
-/* The same for bytes. A, B, P: operand numbers of the descriptors and of accumulate. */
-#define YK_WGMMA_S8(N, D, NUMBERS, A, B, P)                                                                            \
+/* The same for bytes. A0 .. A3, B, P: operand numbers of run_rs for A's registers, B's descriptor and accumulate; A0 ..
+ * A2: of run_ss for the descriptors and accumulate. */
+#define YK_WGMMA_S8(N, D, NUMBERS, A0, A1, A2, A3, B, P)                                                               \
   template <> struct wgmma<int8_t, N> {                                                                                \
-    static __device__ __forceinline__ void run_ss(int (&d)[N / 8][4], uint64_t a, uint64_t b, bool accumulate)         \
+    static __device__ __forceinline__ void run_rs(int (&d)[N / 8][4], const uint32_t (&a)[4], uint64_t b,              \
+                                                  bool accumulate)                                                     \
     {                                                                                                                  \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N                  \
-                   "k32.s32.s8.s8 {" NUMBERS "}, " A ", " B ", p;\n}"                                                  \
+                   "k32.s32.s8.s8 {" NUMBERS "}, {" A0 "," A1 "," A2 "," A3 "}, " B ", p;\n}"                          \
+                   : D                                                                                                 \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));           \
+    }                                                                                                                  \
+    static __device__ __forceinline__ void run_ss(int (&d)[N / 8][4], uint64_t a, uint64_t b, bool accumulate)         \
+    {                                                                                                                  \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " A2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N                 \
+                   "k32.s32.s8.s8 {" NUMBERS "}, " A0 ", " A1 ", p;\n}"                                                \
                    : D                                                                                                 \
                    : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                                               \
     }                                                                                                                  \
   };
 
-YK_WGMMA_S8(16, YK_LIST(YK_D8("+r", 0)), "%0,%1,%2,%3,%4,%5,%6,%7", "%8", "%9", "%10")
-YK_WGMMA_S8(32, YK_LIST(YK_D16("+r", 0)), YK_TEN() "%10,%11,%12,%13,%14,%15", "%16", "%17", "%18")
-YK_WGMMA_S8(64, YK_LIST(YK_D32("+r", 0)), YK_TEN() YK_TEN(1) YK_TEN(2) "%30,%31", "%32", "%33", "%34")
+YK_WGMMA_S8(16, YK_LIST(YK_D8("+r", 0)), "%0,%1,%2,%3,%4,%5,%6,%7", "%8", "%9", "%10", "%11", "%12", "%13")
+YK_WGMMA_S8(32, YK_LIST(YK_D16("+r", 0)), YK_TEN() "%10,%11,%12,%13,%14,%15", "%16", "%17", "%18", "%19", "%20", "%21")
+YK_WGMMA_S8(64, YK_LIST(YK_D32("+r", 0)), YK_TEN() YK_TEN(1) YK_TEN(2) "%30,%31", "%32", "%33", "%34", "%35", "%36",
+            "%37")
 YK_WGMMA_S8(128, YK_LIST(YK_D64("+r", 0)), YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) YK_TEN(4) YK_TEN(5) "%60,%61,%62,%63",
-            "%64", "%65", "%66")
+            "%64", "%65", "%66", "%67", "%68", "%69")
 YK_WGMMA_S8(256, YK_LIST(YK_D64("+r", 0), YK_D64("+r", 16)),
             YK_TEN() YK_TEN(1) YK_TEN(2) YK_TEN(3) YK_TEN(4) YK_TEN(5) YK_TEN(6) YK_TEN(7) YK_TEN(8) YK_TEN(9)
                 YK_TEN(10) YK_TEN(11) "%120,%121,%122,%123,%124,%125,%126,%127",
-            "%128", "%129", "%130")
+            "%128", "%129", "%130", "%131", "%132", "%133")
 
 /* The same for 8-bit floats. A0 .. A3, B, P: operand numbers of A's registers, B's descriptor and accumulate. */
 #define YK_WGMMA_E4M3(N, D, NUMBERS, A0, A1, A2, A3, B, P)                                                             \

@@ -1,20 +1,21 @@
-/* w4a8.h - GEMM of 4-bit weights with x in 8-bit floats (W4A8) on one GPU of compute capability 9.0: y = x W (+ bias),
- * or a gated activation of the result, for many rows.
+/* w4a8.h - GEMM of 4-bit weights with x in 8-bit floats or integers (W4A8) on one GPU of compute capability 9.0:
+ * y = x W (+ bias), or a gated activation of the result, for many rows.
  *
- *   x act --(yk_w4a8_quantise)--> x_q e4m3 [m, k], s_x f32 [m] --+--> GEMM --> y act
- *   w --(yk_gemm_pack, at load)--> packed: 4 bits ---------------+
+ *   x act --(yk_w4a8_quantise)--> x_q codes [m, k], s_x f32 [m] --+--> GEMM --> y act
+ *   w --(yk_gemm_pack, at load)--> packed: 4 bits ----------------+
  *
  * The packed weights are those of the WNA16 GEMM (gemm/dense/dense.h), which multiplies few rows: one copy serves both.
  *
- *   fp8_weights.cuh   from packed words to e4m3
- *   quantise.cu       x to e4m3
+ *   code_weights.cuh  from packed words to codes
+ *   quantise.cu       x to codes
  *   wgmma_kernel.cuh  the kernel
  *   wgmma.cu          tiles, plans and launch
  *
- * Numerics: x is rounded to scale * e4m3, where scale is the row's largest |x| over 448: 4 significant bits. q - zero
- * is exact. The tensor cores add the products of one group of scales (32 products at a time with about 14 bits of the
- * largest); groups are scaled and added in float32, the sum is multiplied with the row's scale, and the result is
- * rounded once. A row's scale is that of the inputs on the rank. Results of equal calls are equal bit for bit. */
+ * Numerics: x is rounded to scale * code, by the definitions of yk_linear_rounds_inputs: e4m3 has 4 significant bits,
+ * integers have steps of 1/127 of the row's largest |x|. q - zero is exact. The tensor cores add the products of one
+ * group of scales: integers exactly, e4m3 32 products at a time with about 14 bits of the largest. Groups are scaled
+ * and added in float32, the sum is multiplied with the row's scale, and the result is rounded once. A row's scale is
+ * that of the inputs on the rank. Results of equal calls are equal bit for bit. */
 #ifndef YK_KERNELS_CUDA_W4A8_W4A8_H
 #define YK_KERNELS_CUDA_W4A8_W4A8_H
 
@@ -33,10 +34,14 @@ enum { YK_W4A8_SCALE_MULTIPLE = 64 /* scales of rows are readable up to a multip
  * 128 x 128 for each multiprocessor: 128 rows of gate and up of Qwen3-8B, 342 of q, k and v, 512 of o and of down. */
 #define YK_W4A8_LEAST_RESULTS ((int64_t)1 << 21)
 
+/* The type of the codes of x. */
+typedef enum yk_w4a8_codes { YK_W4A8_FP8, YK_W4A8_INT8 } yk_w4a8_codes;
+
 /* One call of a GEMM. All pointers are to device memory. */
 typedef struct yk_w4a8_call {
-  const void *packed;    /* from yk_gemm_pack, 128-byte aligned */
-  const void *bias;      /* [n] in desc.dtype, or NULL */
+  const void *packed; /* from yk_gemm_pack, 128-byte aligned */
+  const void *bias;   /* [n] in desc.dtype, or NULL */
+  yk_w4a8_codes codes;
   const uint8_t *x;      /* [m, k] from yk_w4a8_quantise, 16-byte aligned */
   const float *x_scales; /* [m, rounded up to YK_W4A8_SCALE_MULTIPLE] */
   void *y;               /* [m, n], or [m, n/2] with gates, in desc.dtype, 16-byte aligned */
@@ -49,10 +54,10 @@ typedef struct yk_w4a8_call {
 yk_status yk_w4a8_init(const yk_gemm_gpu *gpu, yk_err *err);
 
 /* yk_w4a8_quantise - x_q and scales of m rows of x act [m, k], k a multiple of 32, 16-byte aligned. Inputs of x_q are
- *   in the order of fp8_position within each 16. A row with a NaN or an infinity has the scale NaN. Asynchronous, a
+ *   in the order of code_position within each 16. A row with a NaN or an infinity has the scale NaN. Asynchronous, a
  *   dependent of the preceding kernel. Errors: YK_E_DEVICE. */
-yk_status yk_w4a8_quantise(yk_dtype dtype, const void *x, uint8_t *x_q, float *scales, int64_t m, int64_t k,
-                           struct CUstream_st *stream, yk_err *err);
+yk_status yk_w4a8_quantise(yk_dtype dtype, yk_w4a8_codes codes, const void *x, uint8_t *x_q, float *scales, int64_t m,
+                           int64_t k, struct CUstream_st *stream, yk_err *err);
 
 /* yk_w4a8_forward - desc: of YK_GEMM_INT4; gpu has wgmma. Asynchronous on the stream, a dependent of the preceding
  *   kernel; may be recorded in a graph. Errors: YK_E_DEVICE. */

@@ -13,9 +13,14 @@ using yk_gemm::ceil_div;
 
 constexpr int MOST_X_STAGES = 6, MOST_SPLITS = 4;
 
-const yk_gemm::tile_kernels &kernels_of(yk_dtype dtype, int tile)
+template <typename CODE> const yk_gemm::tile_kernels &kernels_for(yk_dtype dtype, int tile)
 {
-  return dtype == YK_F16 ? wgmma_kernels<YK_F16>(tile) : wgmma_kernels<YK_BF16>(tile);
+  return dtype == YK_F16 ? wgmma_kernels<YK_F16, CODE>(tile) : wgmma_kernels<YK_BF16, CODE>(tile);
+}
+
+const yk_gemm::tile_kernels &kernels_of(yk_dtype dtype, yk_w4a8_codes codes, int tile)
+{
+  return codes == YK_W4A8_INT8 ? kernels_for<int8_t>(dtype, tile) : kernels_for<__nv_fp8_e4m3>(dtype, tile);
 }
 
 } // namespace
@@ -105,9 +110,9 @@ cudaError_t launch(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, const yk_w4
   p.tiles.x_stages = std::min(MOST_X_STAGES, rings / (x_bytes + weight_bytes));
   p.tiles.weight_stages = std::min(yk_gemm::MAX_STAGES, (rings - p.tiles.x_stages * x_bytes) / weight_bytes);
   void *args[] = {&map, &p};
-  return yk_gemm::launch_clusters(kernels_of(desc.dtype, plan.tile).get(desc), l.clusters, s.cluster, THREADS,
-                                  p.tiles.x_stages * x_bytes + p.tiles.weight_stages * weight_bytes + staging, args,
-                                  stream);
+  return yk_gemm::launch_clusters(kernels_of(desc.dtype, call.codes, plan.tile).get(desc), l.clusters, s.cluster,
+                                  THREADS, p.tiles.x_stages * x_bytes + p.tiles.weight_stages * weight_bytes + staging,
+                                  args, stream);
 }
 
 } // namespace
@@ -118,10 +123,12 @@ extern "C" yk_status yk_w4a8_init(const yk_gemm_gpu *gpu, yk_err *err)
   if (gpu->path != YK_GEMM_WGMMA) return YK_OK;
   for (int tile = 0; tile < yk_w4a8::N_TILES; tile++)
     for (yk_dtype dtype : {YK_F16, YK_BF16})
-      for (const void *kernel : yk_w4a8::kernels_of(dtype, tile).of_groups) {
-        if (!kernel) continue;
-        YK_TRY(yk_gemm::cuda_status(yk_gemm::allow_shared_bytes(kernel, yk_gemm::ALL_SHARED_BYTES), "W4A8 init", err));
-      }
+      for (yk_w4a8_codes codes : {YK_W4A8_FP8, YK_W4A8_INT8})
+        for (const void *kernel : yk_w4a8::kernels_of(dtype, codes, tile).of_groups) {
+          if (!kernel) continue;
+          YK_TRY(
+              yk_gemm::cuda_status(yk_gemm::allow_shared_bytes(kernel, yk_gemm::ALL_SHARED_BYTES), "W4A8 init", err));
+        }
   return YK_OK;
 }
 

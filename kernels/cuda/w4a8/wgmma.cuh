@@ -2,6 +2,8 @@
 #ifndef YK_KERNELS_CUDA_W4A8_WGMMA_CUH
 #define YK_KERNELS_CUDA_W4A8_WGMMA_CUH
 
+#include <cuda_fp8.h>
+
 #include "kernels/cuda/gemm/common.cuh"
 #include "kernels/cuda/w4a8/tiles.h"
 
@@ -24,8 +26,8 @@ bool can_split(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m, gemm
 /* The plan with the lowest estimate. No tile is considered that is larger than one that holds all tokens. */
 gemm_plan best_plan(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m);
 
-/* The kernels of tile number `tile` of TILES. Defined in wgmma_instances.cuh. */
-template <yk_dtype DTYPE> const yk_gemm::tile_kernels &wgmma_kernels(int tile);
+/* The kernels of tile number `tile` of TILES. CODE: int8_t or __nv_fp8_e4m3. Defined in wgmma_instances.cuh. */
+template <yk_dtype DTYPE, typename CODE> const yk_gemm::tile_kernels &wgmma_kernels(int tile);
 
 } // namespace yk_w4a8
 

@@ -1,13 +1,13 @@
-/* wgmma_kernel.cuh - W4A8 GEMM on 9.0: 4-bit weights in the packed form of the WNA16 GEMM, x in 8-bit floats with one
- * scale for each token; one persistent kernel.
+/* wgmma_kernel.cuh - W4A8 GEMM on 9.0: 4-bit weights in the packed form of the WNA16 GEMM, x in 8-bit codes with one
+ * scale for each token; one persistent kernel. CODE: the type of codes, int8_t or __nv_fp8_e4m3.
  *
  *   grid       as in the WNA16 wgmma kernel, whose tile scheduler assigns output tiles and K ranges: at most one thread
  *              block per multiprocessor; clusters of two with neighbouring columns may share their tokens by multicast
  *   producers  the last warpgroup. Warp 0: weights, one bulk copy per K tile; warp 1: x, by tensor map with the
  *              128-byte swizzle and zeros past the edges. Weights and x have separate rings of stages
- *   consumers  two warpgroups of 64 columns each: weights become e4m3 in registers (A operand of wgmma), x is read from
- *              shared memory (B operand). The tensor cores add the products of one group of scales; these sums are
- *              multiplied with the group's scales and added in float32 registers
+ *   consumers  two warpgroups of 64 columns each: weights become codes in registers (A operand of wgmma), x is read
+ *              from shared memory (B operand). The tensor cores add the products of one group of scales, of int8_t
+ *              exactly, in int32; these sums are multiplied with the scales and added in float32 registers
  *
  * One warpgroup's sums are scaled while the tensor cores work for the other warpgroup.
  *
@@ -22,7 +22,7 @@
 #include "kernels/cuda/gemm/wgmma_epilogue.cuh"
 #include "kernels/cuda/gemm/wgmma_mainloop.cuh"
 #include "kernels/cuda/ptx/target.cuh"
-#include "kernels/cuda/w4a8/fp8_weights.cuh"
+#include "kernels/cuda/w4a8/code_weights.cuh"
 #include "kernels/cuda/w4a8/tiles.h"
 
 namespace yk_w4a8 {
@@ -45,15 +45,18 @@ __host__ __device__ constexpr int x_stage_bytes(int tokens)
   return tokens * yk_gemm::TILE_K;
 }
 
+/* The type in which the tensor cores add products of codes. */
+template <typename CODE> using sum_type = std::conditional_t<std::is_same_v<CODE, int8_t>, int, float>;
+
 /* The weights of a K tile in a warp's panel: fragments, and the scales of a lane's two rows by group. */
-template <yk_dtype DTYPE, typename PANEL> struct k_tile_weights {
+template <yk_dtype DTYPE, typename CODE, typename PANEL> struct k_tile_weights {
   static constexpr int GROUP_STEPS = K32_STEPS / PANEL::GROUPS; /* matrix instructions that share a scale */
   uint32_t a[K32_STEPS][4];
   float scales[PANEL::GROUPS][2];
 
   __device__ __forceinline__ void load(uint32_t panel, int lane)
   {
-    fp8_weights<DTYPE> of_group;
+    code_weights<DTYPE, CODE> of_group;
 #pragma unroll
     for (int step = 0; step < K32_STEPS; step++) {
       const uint4 words = yk_ptx::load_shared16(yk_gemm::words_at<PANEL>(panel, step * 2, lane));
@@ -67,24 +70,26 @@ template <yk_dtype DTYPE, typename PANEL> struct k_tile_weights {
   }
 };
 
-/* acc += sums times the scales of a lane's two rows. */
-template <int N>
-__device__ __forceinline__ void add_scaled(const float (&scales)[2], const float (&sums)[N / 8][4],
+/* acc += sums times the scales of a lane's two rows. Sums of int8_t are exact as float32: a group has at most 128
+ * products of at most 15 * 127. */
+template <int N, typename SUM>
+__device__ __forceinline__ void add_scaled(const float (&scales)[2], const SUM (&sums)[N / 8][4],
                                            float (&acc)[N / 8][4])
 {
 #pragma unroll
-  for (int i = 0; i < N / 2; i++) acc[i / 4][i % 4] = fmaf(scales[i % 4 / 2], sums[i / 4][i % 4], acc[i / 4][i % 4]);
+  for (int i = 0; i < N / 2; i++)
+    acc[i / 4][i % 4] = fmaf(scales[i % 4 / 2], static_cast<float>(sums[i / 4][i % 4]), acc[i / 4][i % 4]);
 }
 
 /* Accumulates one work tile: 64 columns by TOKENS tokens per warpgroup. If registers suffice (AHEAD), the next K tile's
  * weights are expanded while the tensor cores work, into a second set of fragments. */
-template <yk_dtype DTYPE, typename PANEL, int TOKENS, int N, int CLUSTER, bool AHEAD>
+template <yk_dtype DTYPE, typename CODE, typename PANEL, int TOKENS, int N, int CLUSTER, bool AHEAD>
 __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const work_tile &w, int warpgroup, int warp,
                                          int lane, float (&acc)[TOKENS / 8][4])
 {
-  using tile_weights = k_tile_weights<DTYPE, PANEL>;
+  using tile_weights = k_tile_weights<DTYPE, CODE, PANEL>;
   tile_weights sets[AHEAD ? 2 : 1];
-  float sums[N / 8][4];
+  sum_type<CODE> sums[N / 8][4];
   uint32_t own_panel = (warpgroup * yk_gemm::WARPGROUP_PANELS + warp) * PANEL::BYTES;
   yk_ptx::keep_in_registers(own_panel, lane);
 #pragma unroll
@@ -106,8 +111,8 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
 #pragma unroll
         for (int i = 0; i < tile_weights::GROUP_STEPS; i++) {
           const int step = group * tile_weights::GROUP_STEPS + i;
-          yk_ptx::wgmma<__nv_fp8_e4m3, N>::run_rs(sums, current.a[step],
-                                                  b + yk_ptx::descriptor_step(first * 128 + step * 32), i > 0);
+          yk_ptx::wgmma<CODE, N>::run_rs(sums, current.a[step], b + yk_ptx::descriptor_step(first * 128 + step * 32),
+                                         i > 0);
         }
         yk_ptx::wgmma_commit();
         if constexpr (AHEAD) {
@@ -152,7 +157,7 @@ __device__ __forceinline__ void scale_tokens(const kernel_params &p, int token0,
 }
 
 /* A consumer warp: processes all work tiles of the block. */
-template <yk_dtype DTYPE, typename PANEL, int TOKENS, int N, int CLUSTER, bool AHEAD>
+template <yk_dtype DTYPE, typename CODE, typename PANEL, int TOKENS, int N, int CLUSTER, bool AHEAD>
 __device__ __forceinline__ void consume(const kernel_params &p, tile_ring x, tile_ring weights, uint32_t staging,
                                         int cluster, int rank)
 {
@@ -170,7 +175,7 @@ __device__ __forceinline__ void consume(const kernel_params &p, tile_ring x, til
     yk_gemm::compute_now(tile_m, tile_n, peers);
     yk_gemm::prefetch_partials<WARPGROUPS * CLUSTER, 1, TOKENS>(t, peers, of_cluster);
     yk_ptx::wait_for_previous_kernel(); /* returns at once except for the first tile */
-    mainloop<DTYPE, PANEL, TOKENS, N, CLUSTER, AHEAD>(x, weights, w, warpgroup, warp, lane, acc[0]);
+    mainloop<DTYPE, CODE, PANEL, TOKENS, N, CLUSTER, AHEAD>(x, weights, w, warpgroup, warp, lane, acc[0]);
     if (peers.count > 1) yk_gemm::exchange_partials<WARPGROUPS * CLUSTER, 1, TOKENS>(t, range, peers, of_cluster, acc);
     if (peers.own.first == peers.own.end) continue;
     scale_tokens<TOKENS>(p, tile_n * TOKENS, lane, acc[0]);
@@ -185,7 +190,7 @@ __device__ __forceinline__ void consume(const kernel_params &p, tile_ring x, til
 }
 
 /* PANEL: a panel_layout; the others as in tile_shape. */
-template <yk_dtype DTYPE, typename PANEL, int TOKENS, int N, int CLUSTER, bool AHEAD>
+template <yk_dtype DTYPE, typename CODE, typename PANEL, int TOKENS, int N, int CLUSTER, bool AHEAD>
 __global__ void __maxnreg__(START_REGISTERS)
     wgmma_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ kernel_params p)
 {
@@ -223,8 +228,8 @@ __global__ void __maxnreg__(START_REGISTERS)
     __syncwarp();
   } else {
     yk_ptx::raise_registers<CONSUMER_REGISTERS>();
-    consume<DTYPE, PANEL, TOKENS, N, CLUSTER, AHEAD>(p, x, weights, weights_at + p.tiles.weight_stages * WEIGHT_BYTES,
-                                                     cluster, rank);
+    consume<DTYPE, CODE, PANEL, TOKENS, N, CLUSTER, AHEAD>(
+        p, x, weights, weights_at + p.tiles.weight_stages * WEIGHT_BYTES, cluster, rank);
   }
   if constexpr (CLUSTER > 1) yk_ptx::cluster_sync(); /* the other block may still copy to this one, or arrive here */
 #endif

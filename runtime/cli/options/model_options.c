@@ -13,7 +13,7 @@ const char *const yk_log_level_names[] = {"error", "warn", "info", "debug", NULL
 static const char *const dtype_names[] = {"auto", "float16", "bfloat16", "float32", NULL};
 static const char *const dtype_aliases[] = {"half", "float16", "float", "float32", NULL};
 static const char *const weights_names[] = {"auto", "f16", NULL};
-static const char *const activations_names[] = {"auto", "fp8", "dtype", NULL};
+static const char *const activations_names[] = {"auto", "fp8", "dtype", "int8", NULL};
 static const char *const lm_head_names[] = {"auto", "int8", NULL};
 static const char *const kv_cache_names[] = {
     "auto", "float16", "bfloat16", "float32", "int8", "fp8", "int8_per_token_head", "fp8_per_token_head", NULL};
@@ -78,8 +78,8 @@ static void fill_device_options(yk_model_options *options, yk_option out[N_DEVIC
       {"weights", NULL, YK_OPTION_CHOICE, &options->weights, NULL, .help = "f16: dequantise to 16 bits at load",
        .choices = weights_names},
       {"activations", NULL, YK_OPTION_CHOICE, &options->activations, NULL,
-       .help = "inputs of 4-bit weights: fp8: 8-bit floats (GPUs must have compute capability 9.0), dtype: never "
-               "rounded, auto: as the checkpoint requests",
+       .help = "inputs of 4-bit weights: fp8, int8: rounded to 8-bit floats or integers (GPUs must have compute "
+               "capability 9.0), dtype: never rounded, auto: as the checkpoint requests",
        .choices = activations_names},
       {"lm-head", NULL, YK_OPTION_CHOICE, &options->lm_head, NULL,
        .help = "int8: an lm_head of floats becomes 8-bit integers at load", .choices = lm_head_names},

@@ -96,7 +96,7 @@ yk_status yk_gpus_uuid(int ordinal, char uuid[YK_GPU_UUID_BYTES], yk_err *err)
   return YK_OK;
 }
 
-yk_status yk_gpus_check_fp8_inputs(const yk_settings *settings, yk_err *err)
+yk_status yk_gpus_check_rounding(const yk_settings *settings, const char *type, yk_err *err)
 {
   for (int i = 0; i < settings->world.n_local; i++) {
     yk_cuda_device_info info;
@@ -104,8 +104,8 @@ yk_status yk_gpus_check_fp8_inputs(const yk_settings *settings, yk_err *err)
     YK_TRY(yk_cuda_device_query(id, &info, err));
     if (info.compute_major == 9 && info.compute_minor == 0) continue;
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "activations fp8: expected GPUs of compute capability 9.0, found %s (%d.%d); supported: auto",
-                      info.name, info.compute_major, info.compute_minor);
+                      "activations %s: expected GPUs of compute capability 9.0, found %s (%d.%d); supported: auto",
+                      type, info.name, info.compute_major, info.compute_minor);
   }
   return YK_OK;
 }
@@ -225,9 +225,9 @@ yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_
   return yk_gpus_refuse(err);
 }
 
-yk_status yk_gpus_check_fp8_inputs(const yk_settings *settings, yk_err *err)
+yk_status yk_gpus_check_rounding(const yk_settings *settings, const char *type, yk_err *err)
 {
-  (void)settings;
+  (void)settings, (void)type;
   return yk_gpus_refuse(err);
 }
 

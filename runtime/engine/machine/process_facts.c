@@ -70,7 +70,7 @@ static void add_options(yk_process_facts *f, const yk_engine_options *o)
   static const char *const dtypes[] = {"auto", "float16", "bfloat16", "float32"};
   static const char *const caches[] = {
       "auto", "float16", "bfloat16", "float32", "int8", "fp8", "int8_per_token_head", "fp8_per_token_head"};
-  static const char *const activations[] = {"auto", "fp8", "dtype"};
+  static const char *const activations[] = {"auto", "fp8", "dtype", "int8"};
   add_number(f, "ranks in all", o->n_ranks);
   add_number(f, "pipeline-parallel-size", o->n_stages);
   add_text(f, "dtype", YK_FACT_EQUAL, name_of(dtypes, sizeof dtypes / sizeof *dtypes, (int)o->dtype));

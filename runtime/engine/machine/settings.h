@@ -30,4 +30,7 @@ typedef struct yk_settings {
 /* yk_settings_kv_cache_dtype - the name for yk_engine_info. */
 const char *yk_settings_kv_cache_dtype(const yk_settings *settings);
 
+/* yk_settings_activations - likewise. quant: the checkpoint's, whose requests may be followed. */
+const char *yk_settings_activations(const yk_settings *settings, const yk_quant_config *quant);
+
 #endif

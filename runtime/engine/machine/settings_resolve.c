@@ -47,7 +47,7 @@ static yk_status check_options(const yk_engine_options *o, yk_err *err)
   YK_TRY(yk_check_enum("weights", (int)o->weights, YK_WEIGHTS_F16, err));
   YK_TRY(yk_check_enum("kv_cache_dtype", (int)o->kv_cache_dtype, YK_KV_CACHE_FP8_PER_TOKEN_HEAD, err));
   YK_TRY(yk_check_enum("lm_head", (int)o->lm_head, YK_LM_HEAD_INT8, err));
-  YK_TRY(yk_check_enum("activations", (int)o->activations, YK_ACTIVATIONS_DTYPE, err));
+  YK_TRY(yk_check_enum("activations", (int)o->activations, YK_ACTIVATIONS_INT8, err));
   YK_TRY(yk_check_enum("log.level", (int)o->log.level, YK_LOG_DEBUG, err));
   YK_TRY(yk_check_i64("number of ranks", o->n_ranks, 1, YK_MAX_RANKS, err));
   YK_TRY(yk_check_i64("pipeline stages", o->n_stages, 0, YK_MAX_RANKS, err));
@@ -350,35 +350,42 @@ yk_config_changes yk_settings_config_changes(const yk_engine_options *options)
 }
 
 /* The checkpoint's own request is followed where it can be. */
-static yk_fp8_inputs fp8_inputs_of(const yk_engine_options *o, const yk_model_config *config, bool is_elsewhere,
-                                   const yk_settings *s)
+static yk_rounding requested_rounding(const yk_engine_options *o, const yk_model_config *config, bool is_elsewhere,
+                                      const yk_settings *s)
 {
   yk_err problem = YK_ERR_INIT;
-  if (o->activations == YK_ACTIVATIONS_DTYPE || o->weights == YK_WEIGHTS_F16 ||
-      !yk_quant_may_have_inputs(&config->quant, YK_INPUTS_FP8))
-    return YK_FP8_INPUTS_NONE;
-  if (is_elsewhere || s->device == YK_DEVICE_CPU || yk_gpus_check_fp8_inputs(s, &problem) == YK_OK)
-    return YK_FP8_INPUTS_OF_CHECKPOINT;
+  const bool is_fp8 = yk_quant_may_have_inputs(&config->quant, YK_INPUTS_FP8);
+  const bool is_int8 = yk_quant_may_have_inputs(&config->quant, YK_INPUTS_INT8);
+  if (o->activations == YK_ACTIVATIONS_DTYPE || o->weights == YK_WEIGHTS_F16 || (!is_fp8 && !is_int8))
+    return YK_ROUNDING_NONE;
+  if (is_elsewhere || s->device == YK_DEVICE_CPU ||
+      yk_gpus_check_rounding(s, is_fp8 ? "fp8" : "int8", &problem) == YK_OK)
+    return YK_ROUNDING_OF_CHECKPOINT;
   yk_log_write(&o->log, YK_LOG_INFO, "inputs of 4-bit weights stay %s, although the checkpoint rounds them: %s",
                yk_dtype_name(s->dtype), problem.message);
-  return YK_FP8_INPUTS_NONE;
+  return YK_ROUNDING_NONE;
 }
 
 /* 8-bit inputs on request need layers that take them, and GPUs that have the kernels. */
 static yk_status choose_activations(const yk_engine_options *o, const yk_model_config *config, bool is_elsewhere,
                                     yk_settings *s, yk_err *err)
 {
-  s->limits.fp8_inputs =
-      o->activations == YK_ACTIVATIONS_FP8 ? YK_FP8_INPUTS_ALL : fp8_inputs_of(o, config, is_elsewhere, s);
-  if (o->activations != YK_ACTIVATIONS_FP8) return YK_OK;
+  const bool is_fp8 = o->activations == YK_ACTIVATIONS_FP8;
+  const char *type = is_fp8 ? "fp8" : "int8";
+  if (!is_fp8 && o->activations != YK_ACTIVATIONS_INT8) {
+    s->limits.rounding = requested_rounding(o, config, is_elsewhere, s);
+    return YK_OK;
+  }
+  s->limits.rounding = is_fp8 ? YK_ROUNDING_FP8 : YK_ROUNDING_INT8;
   if (o->weights == YK_WEIGHTS_F16)
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "activations fp8: expected weights of 4-bit integers, found weights f16; supported: auto");
+                      "activations %s: expected weights of 4-bit integers, found weights f16; supported: auto", type);
   if (!yk_quant_may_have(&config->quant, YK_WEIGHT_AWQ))
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "activations fp8: expected weights of 4-bit integers, which this model does not have; supported: "
-                      "auto");
-  return is_elsewhere || s->device == YK_DEVICE_CPU ? YK_OK : yk_gpus_check_fp8_inputs(s, err);
+                      "activations %s: expected weights of 4-bit integers, which this model does not have; supported: "
+                      "auto",
+                      type);
+  return is_elsewhere || s->device == YK_DEVICE_CPU ? YK_OK : yk_gpus_check_rounding(s, type, err);
 }
 
 /* The size of the KV cache, and the plan. Every process has the same number of blocks, that of the smallest rank. */

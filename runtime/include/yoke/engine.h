@@ -35,7 +35,8 @@ typedef enum yk_kv_cache_choice {
 typedef enum yk_activations_choice {
   YK_ACTIVATIONS_AUTO,
   YK_ACTIVATIONS_FP8,
-  YK_ACTIVATIONS_DTYPE
+  YK_ACTIVATIONS_DTYPE,
+  YK_ACTIVATIONS_INT8
 } yk_activations_choice;
 enum { YK_LONG_PROMPT_PACED = -1 }; /* long_prompt_rows */
 typedef enum yk_lm_head_choice { YK_LM_HEAD_AUTO, YK_LM_HEAD_INT8 } yk_lm_head_choice;
@@ -142,12 +143,13 @@ typedef struct yk_engine_options {
   yk_lm_head_choice lm_head;
   /* Type of the inputs of layers with weights of 4-bit integers. dtype: the type of the activations. fp8: each row of
    * inputs is rounded to 8-bit floats (e4m3: 4 significant bits) with a separate scale, the largest magnitude on the
-   * rank / 448; on GPUs, which must have compute capability 9.0, in steps with enough rows for a speed-up (100 to 500,
-   * depending on the layer), on CPU ranks always. Prompts are computed faster; on GPUs an answer then depends, by this
+   * rank / 448; int8: to 8-bit integers, with the scale largest magnitude / 127. On GPUs, which must have compute
+   * capability 9.0, inputs are rounded in steps with enough rows for a speed-up (100 to 500, depending on the layer),
+   * on CPU ranks always. Prompts are computed faster; on GPUs an answer then depends, by this
    * rounding, on how its prompt is cut into steps and on the number of sequences that decode together. Layers with
-   * other weights, experts, and lm_head keep dtype. Refused for models without such layers. auto: fp8 for the layers
-   * whose inputs the checkpoint rounds in this way (W4AFP8 of compressed-tensors), dtype for the others, and for all
-   * with weights f16 and on GPUs of other compute capabilities. */
+   * other weights, experts, and lm_head keep dtype. Refused for models without such layers. auto: fp8 or int8 for
+   * the layers whose inputs the checkpoint rounds in this way (W4AFP8 and W4A8 of compressed-tensors), dtype for the
+   * others, and for all with weights f16 and on GPUs of other compute capabilities. */
   yk_activations_choice activations;
   /* Most rows of a step that a prompt gets if the step also decodes and the prompt is the only one with more than this
    * many rows to compute, so that a full step of prompt rows does not delay the tokens of other requests. 0, the
@@ -239,7 +241,7 @@ typedef struct yk_engine_info {
   bool only_embeds;        /* the model has no lm_head: requests must embed, and held sequences have no logits */
   int32_t max_adapters;    /* as in the options */
   const char *lm_head;     /* "auto", "int8": as in the options */
-  const char *activations; /* "fp8": inputs of at least one layer may become 8-bit floats; otherwise "dtype" */
+  const char *activations; /* "fp8", "int8": inputs of at least one layer may be rounded; otherwise "dtype" */
 } yk_engine_info;
 
 void yk_engine_get_info_sized(const yk_engine *engine, yk_engine_info *out, size_t struct_size);
