@@ -56,7 +56,7 @@ typedef struct yk_linear_part {
   /* If weight.group > 0: number of rows of the local shard that share a scale, counted from k.begin; divides
    * weight.group, or is the whole local k. Local group j reads the scales of row k.begin + j * group_local. */
   int64_t group_local;
-  bool use_bias; /* add weight.bias[n] */
+  bool use_bias;           /* add weight.bias[n] */
   yk_inputs_kind rounding; /* FP8, INT8: inputs may be rounded, see yk_linear_rounds_inputs; FLOAT: they are not */
   bool as_16_bits; /* a quantised weight is dequantised when the layer is created, and multiplied as 16-bit floats */
   /* A plain weight whose rows n are already in device memory as act [n, weight.k] (an embedding that is also lm_head):

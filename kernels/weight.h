@@ -53,6 +53,7 @@ typedef enum yk_packing {
   YK_PACKING_BLOCKS,        /* INT8, FP8: bytes [n, k]; no zeros; scales [n/group_n, g], both rounded up */
   YK_PACKING_PRODUCTS,      /* INT8, STATIC inputs: bytes [n, k]; no zeros; scales f32 [n] of sums of products */
   YK_PACKING_PRODUCTS_I64,  /* likewise, but each scale is the lower half of an i64 */
+  YK_PACKING_BYTES,         /* AWQ: signed bytes [n, k] from -8 to 7; no zeros; scales [n, g] */
   YK_PACKING_NVFP4,         /* FP4: u8 [n, k/2], even k in the lower half; scales e4m3 [n, g] / global_scale */
   YK_PACKING_NVFP4_FACTOR,  /* likewise, but the scales are multiplied by global_scale */
   YK_PACKING_MXFP4,         /* FP4: likewise; scales e8m0 [n, g], powers of 2 */

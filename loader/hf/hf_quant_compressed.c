@@ -139,8 +139,8 @@ static yk_status read_weights(yk_json weights, const char *label, yk_quant_schem
   return read_groups(weights, label, scheme, err);
 }
 
-/* The inputs of packed 4-bit integers: floats, or 8-bit floats with a scale for each row. */
-static yk_status read_fp8_inputs(yk_json inputs, const char *label, yk_quant_scheme *scheme, yk_err *err)
+/* The inputs of 4-bit integers: floats, or 8 bits, which are floats or integers, with a scale for each row. */
+static yk_status read_rounding(yk_json inputs, const char *label, yk_quant_scheme *scheme, yk_err *err)
 {
   static const char *const unset[] = {"group_size", "block_structure", "actorder"};
   bool dynamic = false, symmetric = true;
@@ -153,8 +153,11 @@ static yk_status read_fp8_inputs(yk_json inputs, const char *label, yk_quant_sch
   if (scheme->format != YK_WEIGHT_AWQ)
     return yk_err_set(err, YK_E_UNSUPPORTED, "%s: not supported beside packed weights of 8 bits; supported: null",
                       of_inputs);
-  const char *type = yk_json_string(yk_json_get(inputs, "type")), *strategy;
-  if (!type || strcasecmp(type, "float") != 0) return yk_hf_refuse_value(inputs, of_inputs, "type", "float", err);
+  const char *type, *strategy;
+  YK_TRY(yk_json_get_str(inputs, of_inputs, "type", false, &type, err));
+  const bool is_float = type && strcasecmp(type, "float") == 0;
+  if (type && !is_float && strcasecmp(type, "int") != 0)
+    return yk_hf_refuse_value(inputs, of_inputs, "type", "int, float", err);
   if (!yk_json_to_i64(yk_json_get(inputs, "num_bits"), &n_bits) || n_bits != 8)
     return yk_hf_refuse_value(inputs, of_inputs, "num_bits", "8", err);
   for (size_t i = 0; i < sizeof unset / sizeof *unset; i++)
@@ -168,8 +171,26 @@ static yk_status read_fp8_inputs(yk_json inputs, const char *label, yk_quant_sch
   if (!symmetric) return yk_hf_refuse_value(inputs, of_inputs, "symmetric", "true", err);
   if (!strategy || strcasecmp(strategy, "token") != 0)
     return yk_hf_refuse_value(inputs, of_inputs, "strategy", "token", err);
-  scheme->inputs = YK_INPUTS_FP8;
+  scheme->inputs = is_float ? YK_INPUTS_FP8 : YK_INPUTS_INT8;
   return YK_OK;
+}
+
+static bool are_bytes(const char *format)
+{
+  return strcmp(format, int_quantized) == 0 || strcmp(format, naive) == 0;
+}
+
+/* A group of weights of 4-bit integers, each in a byte. */
+static yk_status read_int4_bytes(yk_json group, const char *label, yk_quant_scheme *scheme, yk_err *err)
+{
+  char of_weights[LABEL_BYTES];
+  yk_json weights = yk_json_get(group, "weights");
+  snprintf(of_weights, sizeof of_weights, "%s: weights", label);
+  YK_TRY(read_weights(weights, of_weights, scheme, err));
+  if (scheme->zeros != YK_ZEROS_NONE) return yk_hf_refuse_value(weights, of_weights, "symmetric", "true", err);
+  if (scheme->act_order) return yk_hf_refuse_value(weights, of_weights, "actorder", "null, weight", err);
+  scheme->packing = YK_PACKING_BYTES;
+  return read_rounding(yk_json_get(group, "input_activations"), label, scheme, err);
 }
 
 static bool read_block_preset(const char *name, yk_quant_scheme *scheme)
@@ -192,7 +213,8 @@ static bool read_block_preset(const char *name, yk_quant_scheme *scheme)
 
 /* Source: compressed_tensors, quantization/quant_scheme.py. W8A16 has a scale per channel up to version 0.17, later a
  * scale per group; both are read. */
-static yk_status read_preset(const char *name, const char *label, yk_quant_scheme *scheme, yk_err *err)
+static yk_status read_preset(const char *name, const char *label, const char *format, yk_quant_scheme *scheme,
+                             yk_err *err)
 {
   static const struct {
     const char *name;
@@ -203,6 +225,7 @@ static yk_status read_preset(const char *name, const char *label, yk_quant_schem
   } presets[] = {{"W4A16", YK_WEIGHT_AWQ, YK_PACKING_COMPRESSED, 1, 128, YK_ZEROS_NONE},
                  {"W4A16_ASYM", YK_WEIGHT_AWQ, YK_PACKING_COMPRESSED, 1, 128, YK_ZEROS_STORED},
                  {"W4AFP8", YK_WEIGHT_AWQ, YK_PACKING_COMPRESSED, 1, 128, YK_ZEROS_NONE},
+                 {"W4A8", YK_WEIGHT_AWQ, YK_PACKING_COMPRESSED, 1, 128, YK_ZEROS_NONE},
                  {"W8A16", YK_WEIGHT_INT8, YK_PACKING_COMPRESSED, 1, 128, YK_ZEROS_NONE},
                  {"W8A8", YK_WEIGHT_INT8, YK_PACKING_BLOCKS, 1, -1, YK_ZEROS_NONE},
                  {"INT8", YK_WEIGHT_INT8, YK_PACKING_BLOCKS, 1, -1, YK_ZEROS_NONE},
@@ -212,25 +235,30 @@ static yk_status read_preset(const char *name, const char *label, yk_quant_schem
   for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
     if (strcasecmp(name, presets[i].name) != 0) continue;
     bool is_w8a8 = presets[i].format == YK_WEIGHT_INT8 && presets[i].packing == YK_PACKING_BLOCKS;
-    bool has_fp8_inputs = strcmp(presets[i].name, "W4AFP8") == 0;
+    bool has_fp8_inputs = strcmp(presets[i].name, "W4AFP8") == 0,
+         has_int8_inputs = strcmp(presets[i].name, "W4A8") == 0;
+    bool is_int4_bytes = presets[i].format == YK_WEIGHT_AWQ && format && are_bytes(format);
+    if (is_int4_bytes && presets[i].zeros != YK_ZEROS_NONE) break;
     *scheme = (yk_quant_scheme){.format = presets[i].format,
-                                .packing = presets[i].packing,
+                                .packing = is_int4_bytes ? YK_PACKING_BYTES : presets[i].packing,
                                 .group_size = presets[i].group_size,
                                 .may_be_channel = presets[i].format == YK_WEIGHT_INT8,
                                 .group_outputs = presets[i].group_outputs,
                                 .zeros = presets[i].zeros,
-                                .inputs = is_w8a8          ? YK_INPUTS_PER_TOKEN
-                                          : has_fp8_inputs ? YK_INPUTS_FP8
-                                                           : YK_INPUTS_FLOAT,
+                                .inputs = is_w8a8           ? YK_INPUTS_PER_TOKEN
+                                          : has_fp8_inputs  ? YK_INPUTS_FP8
+                                          : has_int8_inputs ? YK_INPUTS_INT8
+                                                            : YK_INPUTS_FLOAT,
                                 .input_bits = presets[i].format == YK_WEIGHT_FP8 ? 8 : 0};
     return YK_OK;
   }
   if (read_block_preset(name, scheme)) return YK_OK;
-  return yk_err_set(err, YK_E_UNSUPPORTED,
-                    "%s: config_groups: preset \"%.80s\" is not supported; supported: W4A16, W4A16_ASYM, W4AFP8, "
-                    "W8A16, W8A8, INT8, FP8, FP8_DYNAMIC, FP8_BLOCK, NVFP4, NVFP4A16, MXFP4, MXFP4A16, MXFP4XFP8, "
-                    "MXFP8, MXFP8A16",
-                    label, name);
+  return yk_err_set(
+      err, YK_E_UNSUPPORTED,
+      "%s: config_groups: preset \"%.80s\" is not supported; supported: W4A16, W4A16_ASYM, W4AFP8, "
+      "W4A8, W8A16, W8A8, INT8, FP8, FP8_DYNAMIC, FP8_BLOCK, NVFP4, NVFP4A16, MXFP4, MXFP4A16, MXFP4XFP8, "
+      "MXFP8, MXFP8A16",
+      label, name);
 }
 
 /* Bits of inputs of type "float"; 0 if not a known float type. */
@@ -265,7 +293,7 @@ static yk_status read_floats(yk_json group, const char *label, const char *forma
  * in the tool. */
 static bool holds_bytes(yk_json group, const char *format)
 {
-  if (format) return strcmp(format, int_quantized) == 0 || strcmp(format, naive) == 0;
+  if (format) return are_bytes(format);
   yk_json inputs = yk_json_get(group, "input_activations");
   return yk_json_is_given(inputs);
 }
@@ -277,7 +305,7 @@ static yk_status read_group(yk_json group, const char *name, const char *label, 
 {
   if (yk_json_is(group, YK_JSON_ARRAY)) {
     *targets = group;
-    return read_preset(name, label, scheme, err);
+    return read_preset(name, label, format, scheme, err);
   }
   if (!yk_json_is(group, YK_JSON_OBJECT))
     return yk_err_set(err, YK_E_FORMAT, "%s: config_groups: %.80s: expected an object or an array, found %s", label,
@@ -290,13 +318,17 @@ static yk_status read_group(yk_json group, const char *name, const char *label, 
   YK_TRY(yk_hf_require_unset(group, label, "output_activations", err));
   if (yk_json_is(type, YK_JSON_STRING) && strcasecmp(yk_json_string(type), "float") == 0)
     return read_floats(group, label, format, scheme, err);
-  if (holds_bytes(group, format)) return yk_hf_read_integers(group, label, scheme, err);
+  int64_t n_bits;
+  if (holds_bytes(group, format))
+    return yk_json_to_i64(yk_json_get(weights, "num_bits"), &n_bits) && n_bits == 4
+               ? read_int4_bytes(group, label, scheme, err)
+               : yk_hf_read_integers(group, label, scheme, err);
   if (format && strcmp(format, packed) != 0)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "%s: weights of type \"int\" in format \"%.80s\" are not supported; supported: %s, %s, %s", label,
                       format, packed, int_quantized, naive);
   YK_TRY(read_weights(weights, label, scheme, err));
-  return read_fp8_inputs(yk_json_get(group, "input_activations"), label, scheme, err);
+  return read_rounding(yk_json_get(group, "input_activations"), label, scheme, err);
 }
 
 /* Collect the targets of all groups, in order. all: capacity for the total length of the groups' lists. */

@@ -20,18 +20,11 @@ static yk_status repack(const yk_slice_source *source, yk_cpu_pool *pool, void *
   return YK_OK;
 }
 
-static yk_status read(const yk_weight_view *weight, const yk_weight_slice *slice, int8_t *to, int64_t stride,
-                      yk_err *err)
-{
-  (void)err;
-  yk_int4_read(weight, slice, to, stride);
-  return YK_OK;
-}
-
 static yk_status to_floats(const yk_weight_view *weight, const yk_weight_slice *slice, float *to, int64_t stride,
                            yk_err *err)
 {
-  static const yk_codes integers = {.read = read, .read_scales = yk_int4_read_scales, .scale = yk_scale_integers};
+  static const yk_codes integers = {
+      .read = yk_int4_read, .read_scales = yk_int4_read_scales, .scale = yk_scale_integers};
   return yk_dequantise_codes(&integers, weight, slice, to, stride, err);
 }
 

@@ -268,6 +268,25 @@ yk_status yk_int4_check_scales(const yk_weight_view *weight, const yk_weight_sli
   return take_all_groups(&t, pool, err);
 }
 
+/* Check the elements of positions [begin, end) of the outputs. */
+static yk_status check_outputs(void *context, int64_t begin, int64_t end, yk_err *err)
+{
+  const taking *t = context;
+  const bool is_whole = t->e->order != NULL;
+  for (int64_t i = begin; i < end; i++)
+    YK_TRY(yk_int4_ops_of(t->weight->packing)
+               ->check(t->weight, output_at(t->e, i), is_whole ? 0 : t->slice->k_begin,
+                       is_whole ? t->weight->k : t->slice->k_end, err));
+  return YK_OK;
+}
+
+static yk_status check_elements(taking *t, yk_cpu_pool *pool, yk_err *err)
+{
+  if (!yk_int4_ops_of(t->weight->packing)->check) return YK_OK;
+  int64_t min_outputs = yk_ceil_div_i64(MIN_THREAD_BYTES, yk_max_i64(t->e->k, 1));
+  return yk_cpu_pool_try(pool, t->e->n_there, min_outputs, check_outputs, t, err);
+}
+
 yk_status yk_int4_repack(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order,
                          yk_cpu_pool *pool, void *buffer, yk_int4_repacked *out, yk_err *err)
 {
@@ -279,6 +298,7 @@ yk_status yk_int4_repack(const yk_weight_view *weight, const yk_weight_slice *sl
               .words = buffer,
               .zeros = (uint32_t *)(void *)(base + e.zeros_at),
               .scales = base + e.scales_at};
+  YK_TRY(check_elements(&t, pool, err));
   yk_int4_take_words(weight, &e, pool, base);
   YK_TRY(take_all_groups(&t, pool, err));
   *out = (yk_int4_repacked){.weight = *weight, .first_k = e.first_k, .first_n = e.first_n};

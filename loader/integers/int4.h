@@ -37,7 +37,8 @@ size_t yk_int4_repacked_bytes(const yk_weight_view *weight, const yk_weight_slic
  *   A zero point of 16, which GPTQ can store and AWQ cannot, becomes 15, and every q of its group and output is
  *   decreased by 1. This is exact, unless such a q is 0 (then the file is refused).
  *   Errors: YK_E_FORMAT naming tensor, group and output: a scale that is not finite, a zero that is not an integer from
- *   0 to 15; YK_E_UNSUPPORTED for a zero of 16 together with a q of 0. Thread: any. */
+ *   0 to 15; naming tensor, row and column: an element of more than 4 bits. YK_E_UNSUPPORTED for a zero of 16 together
+ *   with a q of 0. Thread: any. */
 yk_status yk_int4_repack(const yk_weight_view *weight, const yk_weight_slice *slice, const yk_slice_order *order,
                          yk_cpu_pool *pool, void *buffer, yk_int4_repacked *out, yk_err *err);
 
@@ -46,8 +47,10 @@ yk_status yk_int4_repack(const yk_weight_view *weight, const yk_weight_slice *sl
 yk_status yk_int4_check_scales(const yk_weight_view *weight, const yk_weight_slice *slice, yk_cpu_pool *pool,
                                yk_err *err);
 
-/* yk_int4_read - write the integers of a slice, 0 to 15, to `to` [n, stride]. Thread: any. */
-void yk_int4_read(const yk_weight_view *weight, const yk_weight_slice *slice, int8_t *to, int64_t stride);
+/* yk_int4_read - write the integers of a slice, 0 to 15, to `to` [n, stride]. Errors: YK_E_FORMAT naming tensor, row
+ *   and column of an element of more than 4 bits. Thread: any. */
+yk_status yk_int4_read(const yk_weight_view *weight, const yk_weight_slice *slice, int8_t *to, int64_t stride,
+                       yk_err *err);
 
 /* yk_int4_read_scales - scales and zeros of output n, for the groups that contain inputs [k_begin, k_end) of the slice.
  *   Errors: YK_E_FORMAT as for yk_int4_repack. Thread: any. */

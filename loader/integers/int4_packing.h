@@ -48,6 +48,9 @@ typedef struct yk_int4_ops {
   void (*zeros)(const yk_weight_view *weight, int64_t group, int64_t first, int n, int out[8]);
   /* scale_at - index in scales for a group and output; outputs are equally spaced. */
   int64_t (*scale_at)(const yk_weight_view *weight, int64_t group, int64_t n);
+  /* check - YK_E_FORMAT, naming tensor, row and column, if an element of output n and inputs [k_begin, k_end) has more
+   * than 4 bits. NULL: no element can. */
+  yk_status (*check)(const yk_weight_view *weight, int64_t n, int64_t k_begin, int64_t k_end, yk_err *err);
 } yk_int4_ops;
 
 static inline uint32_t yk_int4_word(const void *words, int64_t i)
@@ -124,6 +127,7 @@ const yk_int4_ops *yk_int4_ops_of(yk_packing packing);
 yk_status yk_int4_refuse_scale(const yk_weight_view *weight, int64_t group, int64_t n, float scale, yk_err *err);
 yk_status yk_int4_refuse_zero(const yk_weight_view *weight, int64_t group, int64_t n, yk_err *err);
 
-extern const yk_int4_ops yk_int4_awq_gemm, yk_int4_awq_gemv, yk_int4_awq_gemv_fast, yk_int4_gptq, yk_int4_compressed;
+extern const yk_int4_ops yk_int4_awq_gemm, yk_int4_awq_gemv, yk_int4_awq_gemv_fast, yk_int4_gptq, yk_int4_compressed,
+    yk_int4_bytes;
 
 #endif

@@ -9,11 +9,10 @@ enum { LINE_K = 8, ZERO_OF_NONE = 8 };
 
 const yk_int4_ops *yk_int4_ops_of(yk_packing packing)
 {
-  static const yk_int4_ops *const packings[YK_N_PACKINGS] = {[YK_PACKING_AWQ_GEMM] = &yk_int4_awq_gemm,
-                                                             [YK_PACKING_AWQ_GEMV] = &yk_int4_awq_gemv,
-                                                             [YK_PACKING_AWQ_GEMV_FAST] = &yk_int4_awq_gemv_fast,
-                                                             [YK_PACKING_GPTQ] = &yk_int4_gptq,
-                                                             [YK_PACKING_COMPRESSED] = &yk_int4_compressed};
+  static const yk_int4_ops *const packings[YK_N_PACKINGS] = {
+      [YK_PACKING_AWQ_GEMM] = &yk_int4_awq_gemm,           [YK_PACKING_AWQ_GEMV] = &yk_int4_awq_gemv,
+      [YK_PACKING_AWQ_GEMV_FAST] = &yk_int4_awq_gemv_fast, [YK_PACKING_GPTQ] = &yk_int4_gptq,
+      [YK_PACKING_COMPRESSED] = &yk_int4_compressed,       [YK_PACKING_BYTES] = &yk_int4_bytes};
   return packings[packing];
 }
 
@@ -44,9 +43,12 @@ static void unpack_block(const yk_weight_slice *slice, const yk_int4_block *bloc
     }
 }
 
-void yk_int4_read(const yk_weight_view *weight, const yk_weight_slice *slice, int8_t *to, int64_t stride)
+yk_status yk_int4_read(const yk_weight_view *weight, const yk_weight_slice *slice, int8_t *to, int64_t stride,
+                       yk_err *err)
 {
   const yk_int4_ops *ops = yk_int4_ops_of(weight->packing);
+  for (int64_t n = slice->n_begin; n < slice->n_end && ops->check; n++)
+    YK_TRY(ops->check(weight, n, slice->k_begin, slice->k_end, err));
   int64_t line_end = yk_ceil_div_i64(slice->k_end, LINE_K), word_end = yk_ceil_div_i64(slice->n_end, 8);
   yk_int4_block block = {.line = slice->k_begin / LINE_K};
   for (; block.line < line_end; block.line += block.n_lines) {
@@ -58,6 +60,7 @@ void yk_int4_read(const yk_weight_view *weight, const yk_weight_slice *slice, in
       unpack_block(slice, &block, in, to, stride);
     }
   }
+  return YK_OK;
 }
 
 yk_status yk_int4_read_scales(const yk_weight_view *weight, const yk_weight_slice *slice, int64_t n, float *scales,

@@ -11,6 +11,7 @@ const yk_packing_row *yk_packing_row_of(yk_packing packing)
                                                             [YK_PACKING_BLOCKS] = &yk_packing_blocks,
                                                             [YK_PACKING_PRODUCTS] = &yk_packing_products,
                                                             [YK_PACKING_PRODUCTS_I64] = &yk_packing_products_i64,
+                                                            [YK_PACKING_BYTES] = &yk_packing_bytes_int4,
                                                             [YK_PACKING_NVFP4] = &yk_packing_nvfp4,
                                                             [YK_PACKING_NVFP4_FACTOR] = &yk_packing_nvfp4_factor,
                                                             [YK_PACKING_MXFP4] = &yk_packing_mxfp4,

@@ -60,6 +60,6 @@ yk_packing_sizes yk_packing_bytes(const yk_weight_view *view);
 
 extern const yk_packing_row yk_packing_awq_gemm, yk_packing_awq_gemv, yk_packing_awq_gemv_fast, yk_packing_gptq,
     yk_packing_compressed, yk_packing_rows, yk_packing_blocks, yk_packing_products, yk_packing_products_i64,
-    yk_packing_nvfp4, yk_packing_nvfp4_factor, yk_packing_mxfp4, yk_packing_mxfp8;
+    yk_packing_bytes_int4, yk_packing_nvfp4, yk_packing_nvfp4_factor, yk_packing_mxfp4, yk_packing_mxfp8;
 
 #endif

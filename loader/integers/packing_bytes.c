@@ -1,4 +1,4 @@
-/* packing_bytes.c - the tensors of packings with unpacked bytes. int8_*.c reads their elements. */
+/* packing_bytes.c - the tensors of packings with unpacked bytes. int8_*.c and int4_bytes.c read their elements. */
 #include "base/checked.h"
 #include "loader/integers/block_tensors.h"
 #include "loader/integers/int8_inputs.h"
@@ -48,6 +48,17 @@ const yk_packing_row yk_packing_blocks = {.names = {.weight = "weight", .scales 
                                           .wishes = block_wishes,
                                           .begin = begin_blocks,
                                           .read = read_blocks};
+
+static yk_packing_wishes int4_wishes(const yk_weight_view *view)
+{
+  return (yk_packing_wishes){.weight = {"weight", YK_TENSORS_I8, 2, {view->n, view->k}},
+                             .scales = {"weight_scale", YK_TENSORS_FLOAT, 2, {view->n, view->k / view->group}}};
+}
+
+const yk_packing_row yk_packing_bytes_int4 = {
+    .names = {.weight = "weight", .zeros = "weight_zero_point", .scales = "weight_scale"},
+    .marks = is_8_bits,
+    .wishes = int4_wishes};
 
 /* A description (foreign/msmodelslim_tensors.h), not a tensor, marks the modules of these packings. */
 const yk_packing_row yk_packing_rows = {.wishes = row_wishes};

@@ -18,6 +18,7 @@ NOT_EXACT = "not exact in 4 bits"
 REASONS = {"format_compressed_mixed": "100 outputs", "format_compressed_act_order": "not of neighbouring inputs",
            "format_gptq_act_order": "not of neighbouring inputs", "chatglm3_awq": "a module of several projections",
            "format_compressed_w4a8": "its inputs are rounded to 8 bits",
+           "format_compressed_w4a8_int8": "its inputs are rounded to 8 bits",
            "format_msmodelslim_w8a8_chatglm": "a module of several projections",
            "format_msmodelslim_w8a16_group": "a module of several projections"}
 IS_NOT_4_BIT_INTEGERS = re.compile(r"format_.*(8|fp4|modelopt)")

@@ -5,6 +5,7 @@ wherever its two best tokens differ by more than TOLERANCE, and each log-probabi
 prompts run together in one batch.
 """
 
+import itertools
 import json
 import os
 
@@ -133,11 +134,10 @@ class Families(harness.Case):
                               ("llama4_w4a16", 2), ("gemma4_moe", 2)):
             self.check_case(name, "--tp", n_ranks, "--enable-expert-parallel")
 
-    def test_inputs_in_8_bit_floats(self):
-        """A checkpoint of W4A8: a row's scale is that of the rank's part of the row, hence goldens for each number of
-        ranks."""
-        name = "format_compressed_w4a8"
-        for n_ranks in (1, 2, 3):
+    def test_inputs_of_8_bits(self):
+        """Checkpoints of W4A8, with floats and integers: a row's scale is that of the rank's part of the row, hence
+        goldens for each number of ranks."""
+        for name, n_ranks in itertools.product(("format_compressed_w4a8", "format_compressed_w4a8_int8"), (1, 2, 3)):
             self.check_case(name, "--tp", n_ranks, golden=f"golden_{n_ranks}.json")
             self.assertIn("inputs of 1 weights stay floats, although the checkpoint requests 8-bit inputs",
                           self.last_err)

@@ -24,6 +24,7 @@ static yk_status read_config(const char *keys, yk_quant_config *quant, yk_err *e
 #define NO_INPUTS                    "'input_activations': null"
 #define TOKEN                        "'num_bits': 8, 'type': 'int', 'strategy': 'token', 'dynamic': true"
 #define INPUTS(settings)             "'input_activations': {" settings "}"
+#define INT4                         "'num_bits': 4, 'type': 'int', 'strategy': 'group', 'group_size': 32"
 
 static void fields_that_are_read(void **state)
 {
@@ -100,6 +101,46 @@ static void groups_side_by_side(void **state)
   yk_quant_rules_free(quant.rules);
 }
 
+/* 4-bit integers in bytes, with inputs of either type, and packed. */
+static void integers_of_4_bits(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *text;
+    yk_packing packing;
+    int32_t group;
+    yk_inputs_kind inputs;
+  } cases[] = {
+      {INTS(INT4, INPUTS(TOKEN)), YK_PACKING_BYTES, 32, YK_INPUTS_INT8},
+      {INTS(INT4, INPUTS("'num_bits': 8, 'strategy': 'token', 'dynamic': true")), YK_PACKING_BYTES, 32, YK_INPUTS_INT8},
+      {INTS("'num_bits': 4, 'strategy': 'channel', 'actorder': 'weight'", INPUTS(TOKEN)), YK_PACKING_BYTES, -1,
+       YK_INPUTS_INT8},
+      {INTS(INT4, INPUTS("'num_bits': 8, 'type': 'float', 'strategy': 'token', 'dynamic': true")), YK_PACKING_BYTES, 32,
+       YK_INPUTS_FP8},
+      {INTS(INT4, NO_INPUTS), YK_PACKING_BYTES, 32, YK_INPUTS_FLOAT},
+      {IN_FORMAT("naive-quantized", GROUP(INT4, INPUTS(TOKEN), "")), YK_PACKING_BYTES, 32, YK_INPUTS_INT8},
+      {IN_FORMAT("mixed-precision", GROUP(INT4, INPUTS(TOKEN), "")), YK_PACKING_BYTES, 32, YK_INPUTS_INT8},
+      {IN_FORMAT("pack-quantized", GROUP(INT4, INPUTS(TOKEN), "")), YK_PACKING_COMPRESSED, 32, YK_INPUTS_INT8},
+      {IN_FORMAT("int-quantized", "'W4A8': ['Linear']"), YK_PACKING_BYTES, 128, YK_INPUTS_INT8},
+      {IN_FORMAT("pack-quantized", "'w4a8': ['Linear']"), YK_PACKING_COMPRESSED, 128, YK_INPUTS_INT8},
+      {IN_FORMAT("int-quantized", "'W4AFP8': ['Linear']"), YK_PACKING_BYTES, 128, YK_INPUTS_FP8},
+  };
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
+    yk_quant_config quant;
+    const yk_quant_scheme *scheme;
+    yk_err err = YK_ERR_INIT;
+    expect_ok(cases[i].text, read_config(cases[i].text, &quant, &err), &err);
+    expect_ok(cases[i].text, yk_quant_scheme_of(&quant, module, &scheme, &err), &err);
+    assert_non_null(scheme);
+    assert_int_equal(scheme->format, YK_WEIGHT_AWQ);
+    assert_int_equal(scheme->packing, cases[i].packing);
+    assert_int_equal(scheme->group_size, cases[i].group);
+    assert_int_equal(scheme->zeros, YK_ZEROS_NONE);
+    assert_int_equal(scheme->inputs, cases[i].inputs);
+    yk_quant_rules_free(quant.rules);
+  }
+}
+
 static void refusals(void **state)
 {
   (void)state;
@@ -122,7 +163,14 @@ static void refusals(void **state)
       {YK_E_UNSUPPORTED, INTS(CHANNEL, INPUTS("'actorder': 'group'")), "input_activations: actorder \"group\""},
       {YK_E_FORMAT, INTS(CHANNEL, "'input_activations': 8"), "input_activations|expected an object, found integer"},
       {YK_E_FORMAT, INTS(CHANNEL, INPUTS("'dynamic': 1")), "input_activations|\"dynamic\"|found integer"},
-      {YK_E_UNSUPPORTED, INTS("'num_bits': 4, 'strategy': 'channel'", INPUTS(TOKEN)), "weights: num_bits 4"},
+      {YK_E_UNSUPPORTED, INTS("'num_bits': 3, 'strategy': 'channel'", INPUTS(TOKEN)), "weights: num_bits 3"},
+      {YK_E_UNSUPPORTED, INTS(INT4 ", 'symmetric': false", INPUTS(TOKEN)), "weights: symmetric false|true"},
+      {YK_E_UNSUPPORTED, INTS(INT4 ", 'actorder': 'group'", INPUTS(TOKEN)), "weights: actorder \"group\"|null, weight"},
+      {YK_E_UNSUPPORTED, INTS("'num_bits': 4, 'strategy': 'tensor'", INPUTS(TOKEN)), "weights: strategy \"tensor\""},
+      {YK_E_UNSUPPORTED, INTS(INT4, INPUTS("'num_bits': 8, 'strategy': 'token'")),
+       "input_activations: dynamic (absent)"},
+      {YK_E_UNSUPPORTED, INTS(INT4, INPUTS("'num_bits': 4, 'strategy': 'token', 'dynamic': true")),
+       "input_activations: num_bits 4|8"},
       {YK_E_UNSUPPORTED, INTS("'symmetric': false, 'strategy': 'channel'", INPUTS(TOKEN)), "weights: symmetric false"},
       {YK_E_UNSUPPORTED, INTS("'dynamic': true", INPUTS(TOKEN)), "weights: dynamic true"},
       {YK_E_UNSUPPORTED, INTS("'actorder': 'group', 'strategy': 'channel'", INPUTS(TOKEN)), "weights: actorder"},
@@ -134,7 +182,8 @@ static void refusals(void **state)
        "output_activations"},
       {YK_E_UNSUPPORTED, IN_FORMAT("float-quantized", GROUP(CHANNEL, INPUTS(TOKEN), "")), "format \"float-quantized\""},
       {YK_E_FORMAT, IN_FORMAT("int-quantized", "'a': {'targets': ['Linear']}"), "weights: expected an object"},
-      {YK_E_UNSUPPORTED, IN_FORMAT("int-quantized", "'W4A8': ['Linear']"), "preset \"W4A8\"|W8A8, INT8"},
+      {YK_E_UNSUPPORTED, IN_FORMAT("int-quantized", "'W4A4': ['Linear']"), "preset \"W4A4\"|W8A8, INT8"},
+      {YK_E_UNSUPPORTED, IN_FORMAT("int-quantized", "'W4A16_ASYM': ['Linear']"), "preset \"W4A16_ASYM\""},
   };
   for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
     yk_quant_config quant;
@@ -276,13 +325,10 @@ static void too_many_inputs(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(fields_that_are_read),
-      cmocka_unit_test(groups_side_by_side),
-      cmocka_unit_test(refusals),
-      cmocka_unit_test(tensors_of_static_inputs),
-      cmocka_unit_test(tensors_that_do_not_fit),
-      cmocka_unit_test(scales_that_are_none),
-      cmocka_unit_test(too_many_inputs),
+      cmocka_unit_test(fields_that_are_read),     cmocka_unit_test(groups_side_by_side),
+      cmocka_unit_test(integers_of_4_bits),       cmocka_unit_test(refusals),
+      cmocka_unit_test(tensors_of_static_inputs), cmocka_unit_test(tensors_that_do_not_fit),
+      cmocka_unit_test(scales_that_are_none),     cmocka_unit_test(too_many_inputs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,6 +102,14 @@ static void pack_compressed(const numbers *x, tensors *t)
   }
 }
 
+static void pack_bytes(const numbers *x, tensors *t)
+{
+  for (int64_t n = 0; n < x->n; n++) {
+    for (int64_t k = 0; k < x->k; k++) t->weight[1 + n * x->k + k] = (uint8_t)(x->q[k][n] - 8);
+    for (int64_t g = 0; g < x->k / x->group; g++) put_half(t->scales + 1, n * (x->k / x->group) + g, x->scale[g][n]);
+  }
+}
+
 /* Words of zeros are padded to 4 for groups of 32. */
 static void pack_gemv(const numbers *x, tensors *t)
 {
@@ -146,6 +154,7 @@ static tensors pack(const numbers *x, yk_packing packing)
   case YK_PACKING_AWQ_GEMM: pack_gemm(x, &t); break;
   case YK_PACKING_GPTQ: pack_gptq(x, &t); break;
   case YK_PACKING_COMPRESSED: pack_compressed(x, &t); break;
+  case YK_PACKING_BYTES: pack_bytes(x, &t); break;
   case YK_PACKING_AWQ_GEMV: pack_gemv(x, &t); break;
   default: pack_gemv_fast(x, &t); break;
   }
@@ -306,8 +315,9 @@ static void every_packing_and_slice(void **state)
 static void without_zeros_each_is_8(void **state)
 {
   (void)state;
-  static const yk_packing packings[] = {YK_PACKING_AWQ_GEMM, YK_PACKING_AWQ_GEMV, YK_PACKING_COMPRESSED};
-  for (int i = 0; i < 3; i++) {
+  static const yk_packing packings[] = {YK_PACKING_AWQ_GEMM, YK_PACKING_AWQ_GEMV, YK_PACKING_COMPRESSED,
+                                        YK_PACKING_BYTES};
+  for (size_t i = 0; i < sizeof packings / sizeof *packings; i++) {
     const numbers x = draw(K, N, GROUP);
     tensors t = pack(&x, packings[i]);
     point(&t, false);
@@ -323,6 +333,36 @@ static void odd_sizes_of_compressed_tensors(void **state)
   tensors t = pack(&x, YK_PACKING_COMPRESSED);
   point(&t, true);
   check_all_slices(&x, &t, true);
+  t = pack(&x, YK_PACKING_BYTES);
+  point(&t, false);
+  check_all_slices(&x, &t, false);
+}
+
+/* Outputs and inputs outside a slice are not checked. */
+static void bytes_of_more_than_4_bits_are_refused(void **state)
+{
+  (void)state;
+  static const uint8_t bad[] = {8, 0xF7 /* -9 */, 127, 0x80};
+  static const char *const found[] = {"found 8", "found -9", "found 127", "found -128"};
+  const yk_weight_slice all = {0, K, 0, N}, other_inputs = {0, 64, 0, N}, other_outputs = {0, K, 8, N};
+  const numbers x = draw(K, N, GROUP);
+  for (int i = 0; each_case(i, i < 4); i++) {
+    static float floats[N * K];
+    void *buffer;
+    yk_int4_repacked r;
+    yk_err err = YK_ERR_INIT;
+    tensors t = pack(&x, YK_PACKING_BYTES);
+    point(&t, false);
+    t.weight[1 + 5 * K + 70] = bad[i];
+    expect_error("repack", YK_E_FORMAT, "row 5, column 70: expected an integer of 4 bits, -8 to 7",
+                 repack(&t, &all, &buffer, &r, &err), &err);
+    free(buffer);
+    expect_error("floats", YK_E_FORMAT, found[i], yk_dequantise(&t.view, &all, floats, K, &err), &err);
+    expect_ok("other inputs", repack(&t, &other_inputs, &buffer, &r, &err), &err);
+    free(buffer);
+    expect_ok("other outputs", repack(&t, &other_outputs, &buffer, &r, &err), &err);
+    free(buffer);
+  }
 }
 
 static void a_zero_of_16(void **state)
@@ -409,6 +449,7 @@ int main(void)
                                      cmocka_unit_test(every_packing_and_order),
                                      cmocka_unit_test(without_zeros_each_is_8),
                                      cmocka_unit_test(odd_sizes_of_compressed_tensors),
+                                     cmocka_unit_test(bytes_of_more_than_4_bits_are_refused),
                                      cmocka_unit_test(a_zero_of_16),
                                      cmocka_unit_test(scales_that_are_not_finite_are_refused),
                                      cmocka_unit_test(scaled_zeros_must_be_whole)};

@@ -54,6 +54,7 @@ static void bytes_follow_from_shapes(void **state)
                {YK_WEIGHT_INT8, YK_PACKING_COMPRESSED, {256 * 64, 2 * 64, 2 * 64 * 2}},
                {YK_WEIGHT_FP8, YK_PACKING_BLOCKS, {256 * 64, 2 * 64 * 2, 2 * 2 * 2}},
                {YK_WEIGHT_INT8, YK_PACKING_ROWS, {256 * 64, 2 * 64 * 2, 2 * 64 * 2}},
+               {YK_WEIGHT_AWQ, YK_PACKING_BYTES, {256 * 64, 0, 2 * 64 * 2}},
                {YK_WEIGHT_FP4, YK_PACKING_NVFP4, {256 * 64 / 2, 0, 2 * 64}},
                {YK_WEIGHT_FP8, YK_PACKING_MXFP8, {256 * 64, 0, 2 * 64}}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
