@@ -131,12 +131,13 @@ static yk_status gather_scales(const yk_weight_view *weight, const yk_int4_exten
                                yk_err *err)
 {
   int64_t element_bytes = (int64_t)yk_dtype_bytes(weight->dtype);
-  for (int64_t i = 0; i < e->n_there; i++, to += element_bytes) {
+  for (int64_t i = 0; i < e->n_there; i++) {
     int64_t at = yk_int4_ops_of(weight->packing)->scale_at(weight, group, e->outputs[i]);
-    if (!copy_scales(weight->dtype, (const char *)weight->scales + at * element_bytes, 1, 1, to))
+    if (!copy_scales(weight->dtype, (const char *)weight->scales + at * element_bytes, 1, 1,
+                     to ? to + i * element_bytes : NULL))
       return refuse_scale(weight, e, group, err);
   }
-  memset(to, 0, (size_t)((e->n - e->n_there) * element_bytes));
+  if (to) memset(to + e->n_there * element_bytes, 0, (size_t)((e->n - e->n_there) * element_bytes));
   return YK_OK;
 }
 
