@@ -171,7 +171,7 @@ def add_attention(page, results):
     page.section("Attention and the KV cache in 8 bits", (
         "us, 32/8 heads of 128, shuffled pages of 16 tokens, cold L2 cache; in brackets the share of 4.35 TB/s or 640 "
         "TFLOP/s. Goals for 16 bits: decode 85 %, 6 us at 1 x 1024; prefill 500 TFLOP/s at 1 x 4096 (275 us), 560 at 1 "
-        "x 16384 (3,927 us). The H100's state has faster decode in small steps. `bench_attention --kv-dtype KIND`"))
+        "x 16384 (3,927 us). `bench_attention --kv-dtype KIND`"))
     rows = []
     for case in ATTENTION:
         cells = [case]
@@ -194,8 +194,8 @@ def add_wide_attention(page, results):
     names = [f"attention_heads_256{kind}_h200.json" for kind in ("", "_kv_int8", "_kv_fp8")]
     files = [results.measured(name) for name in names]
     page.paragraph(
-        "Heads of 256 on an H200, 16 bits; int8; fp8. Of 128, 32/8 heads have the same bytes and products as 16/4 "
-        "heads of 256. Gates as in Qwen3.5. `bench_attention --filter hd`")
+        "Heads of 256 (16/4 have the bytes and products of 32/8 of 128): 16 bits; int8; fp8. `bench_attention --filter "
+        "hd`")
     rows = []
     for layout in ("32/8 hd 128", "16/4 hd 256", "32/2 hd 256 gates"):
         cells = [layout.replace("hd", "heads of")]

@@ -109,6 +109,15 @@ def long_prompt(results):
             link(name, found["commit"]), f"{'; '.join(parts)} (goal: p99 at most twice the median)"]
 
 
+def adapters(results):
+    name = "adapters_h200.json"
+    found = results.measured(name)
+    shares = [percent(median(run["with_eight_adapters"]) / run["without"]) for run in found["runs"]]
+    batches = ", ".join(str(run["batch"]) for run in found["runs"])
+    return ["eight adapters of rank 16 in turn, Qwen3-8B shapes: share of the decode rate without",
+            link(name, found["commit"]), f"batch {batches}: {', '.join(shares)} (goal at 64: 85 %)"]
+
+
 def batch_invariant(results):
     name = "batch_invariant_h200_x2.json"
     found = results.measured(name)
@@ -160,7 +169,7 @@ def add_single_figures(page, results):
     page.section("Single figures", "One H200 unless the row says otherwise; the files have the commands.")
     page.table(["what", "state", "result"], [
         large_batch(results), shared_prefix(results), processes(results), gpt_oss(results), long_prompt(results),
-        one_row(batch_invariant(results), constraints(results)),
+        adapters(results), one_row(batch_invariant(results), constraints(results)),
         one_row(soak(results, "soak_server_h200_x2.json", "two H200s"),
                 soak(results, "soak_server_cpu.json", "two CPU ranks, 2 processors that other programs use")),
         host_work(results), machine_row(results), models.cache_accuracy(results),
