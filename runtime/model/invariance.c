@@ -56,7 +56,8 @@ static yk_status check_part(const yk_linear_part *part, yk_err *err)
   const char *tensor = part->weight.tensor ? part->weight.tensor : "a weight";
   if (part->weight.act_order)
     return yk_err_set(err, YK_E_UNSUPPORTED, "batch_invariant: not with act order: %s", tensor);
-  if (part->weight.inputs.kind != YK_INPUTS_FLOAT && part->weight.inputs.kind != YK_INPUTS_FP8 && !part->as_16_bits)
+  const yk_inputs_kind inputs = part->weight.inputs.kind;
+  if (inputs != YK_INPUTS_FLOAT && inputs != YK_INPUTS_FP8 && inputs != YK_INPUTS_INT8 && !part->as_16_bits)
     return yk_err_set(err, YK_E_UNSUPPORTED, "batch_invariant: not with quantised inputs: %s", tensor);
   return YK_OK;
 }

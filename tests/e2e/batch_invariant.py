@@ -115,6 +115,24 @@ class BatchInvariant(harness.Case):
         self.refused(harness.DEMO, "lm_head int8", "--lm-head", "int8")
         self.refused(harness.DEMO, "adapters", "--enable-lora")
 
+    @harness.of_the_program
+    def test_inputs_that_activations_keeps(self):
+        for name in ("format_compressed_w4a8", "format_compressed_w4a8_int8"):
+            options = ("--model", os.path.join(harness.FAMILIES, name), "--token-ids", "5,6", "--max-tokens", 2,
+                       "--activations", "dtype", *DEVICE[:2])
+            (result,) = self.run_json("generate", "--batch-invariant", *options)
+            self.assertEqual(len(result["token_ids"]), 2)
+
+    @harness.of_the_program
+    def test_plan(self):
+        """A table without numbers of ranks that are refused."""
+        model = make_model(harness.scratch_folder(self.addCleanup), True)
+        lines = self.run_yoke("plan", "--model", model, "--device", "cpu", "--device-memory", "8GiB",
+                              "--batch-invariant", "--format", "json").out.splitlines()
+        self.assertEqual([plan["n_ranks"] for plan in map(json.loads, lines) if "n_ranks" in plan], [1, 2, 4, 8])
+        self.assert_error(("plan", "--model", harness.DEMO, "--goal", "latency", "--gpu", "H200", "--batch-invariant"),
+                          "--batch-invariant: ", "leave it out", expect=2)
+
     def refused(self, folder, reason, *options):
         with self.subTest(folder=folder, reason=reason):
             self.assert_error(("generate", "--model", folder, "--token-ids", "5,6", "--batch-invariant", *DEVICE[:2],

@@ -155,10 +155,10 @@ def is_sanitized(program, *by):
 def with_small_cache(program, arguments):
     """The program's arguments; under a sanitizer, and if they name no size, with a small KV cache, since the shadow
     memory of the default size takes longer to write than most tests run."""
-    command, *options = map(str, arguments)
-    if command != "generate" or "--kv-cache-bytes" in options or not is_sanitized(program):
-        return [command, *options]
-    return [command, "--kv-cache-bytes", "32MiB", *options]
+    arguments = [*map(str, arguments)]
+    if arguments[:1] == ["generate"] and "--kv-cache-bytes" not in arguments and is_sanitized(program):
+        arguments[1:1] = ["--kv-cache-bytes", "32MiB"]
+    return arguments
 
 
 class Case(unittest.TestCase):

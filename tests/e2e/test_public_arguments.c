@@ -69,7 +69,7 @@ static void engine_options(void **state)
   OPTIONS_REFUSED(dtype, (yk_dtype_choice)-7, "dtype: expected 0 to 3, found -7");
   OPTIONS_REFUSED(weights, (yk_weights_choice)2, "weights: expected 0 to 1, found 2");
   OPTIONS_REFUSED(kv_cache_dtype, (yk_kv_cache_choice)8, "kv_cache_dtype: expected 0 to 7, found 8");
-  OPTIONS_REFUSED(activations, (yk_activations_choice)3, "activations: expected 0 to 2, found 3");
+  OPTIONS_REFUSED(activations, (yk_activations_choice)4, "activations: expected 0 to 3, found 4");
   OPTIONS_REFUSED(lm_head, (yk_lm_head_choice)2, "lm_head: expected 0 to 1, found 2");
   OPTIONS_REFUSED(log.level, (yk_log_level)4, "log.level: expected 0 to 3, found 4");
   OPTIONS_REFUSED(n_ranks, 65, "number of ranks: expected 1 to 64, found 65");

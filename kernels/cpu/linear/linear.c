@@ -146,7 +146,7 @@ static yk_status lay_out(const yk_linear_spec *spec, yk_dtype dtype, yk_linear *
 
 static int64_t bytes_of_slices(const yk_linear_spec *spec)
 {
-  int64_t n_bytes = 0;
+  int64_t n_bytes = yk_cpu_slices_bytes(spec);
   for (int i = 0; i < spec->k_slices; i++) {
     const yk_linear_spec slice = yk_cpu_slice_of(spec, i);
     n_bytes += yk_cpu_linear_bytes(&slice);

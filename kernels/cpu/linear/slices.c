@@ -63,6 +63,14 @@ static yk_status load_bias(const yk_linear_spec *spec, yk_cpu_slices *s, yk_err 
   return YK_OK;
 }
 
+int64_t yk_cpu_slices_bytes(const yk_linear_spec *spec)
+{
+  int64_t n_columns = 0;
+  for (int p = 0; p < spec->n_parts; p++) n_columns += yk_range_size(spec->parts[p].n);
+  const int64_t row_floats = yk_range_size(spec->parts[0].k) / spec->k_slices + spec->k_slices * n_columns;
+  return (BLOCK_ROWS * row_floats + n_columns) * (int64_t)sizeof(float);
+}
+
 yk_status yk_cpu_slices_create(yk_device *dev, const yk_linear_spec *spec, yk_cpu_slices **out, yk_err *err)
 {
   yk_cpu_slices *s = *out = calloc(1, sizeof *s);

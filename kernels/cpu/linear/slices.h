@@ -16,6 +16,9 @@ static inline bool yk_cpu_slices_are_of(const yk_linear_spec *spec)
 /* yk_cpu_slice_of - the layer of slice number i: its sums in float32, without bias and activation. */
 yk_linear_spec yk_cpu_slice_of(const yk_linear_spec *spec, int i);
 
+/* yk_cpu_slices_bytes - memory of the rows and sums of a layer, for inputs in float32. */
+int64_t yk_cpu_slices_bytes(const yk_linear_spec *spec);
+
 /* yk_cpu_slices_create - the slices of a layer that yk_linear_check accepts. The caller destroys *out, also after an
  *   error. Errors: those of linear_create. */
 yk_status yk_cpu_slices_create(yk_device *dev, const yk_linear_spec *spec, yk_cpu_slices **out, yk_err *err);

@@ -93,6 +93,8 @@ static yk_status check(const plan_options *options, yk_err *err)
                                            : "--pipeline-parallel-size");
   if (ranks && model->device == YK_DEVICE_CPU)
     return yk_err_set(err, YK_E_INVAL, "--goal: layouts are for GPUs, found --device cpu");
+  if (ranks && model->batch_invariant)
+    return yk_err_set(err, YK_E_INVAL, "--batch-invariant: rates of layouts are without it; leave it out");
   return YK_OK;
 }
 
@@ -259,7 +261,12 @@ static yk_status print_plans(const plan_options *options, yk_engine_options *eng
   *n_fitting = 0;
   for (int n_ranks = first; n_ranks <= last; n_ranks += engine->n_stages) {
     engine->n_ranks = n_ranks;
-    YK_TRY(yk_plan_make(engine, options->device_memory_bytes, plan, err));
+    const yk_status status = yk_plan_make(engine, options->device_memory_bytes, plan, err);
+    if (status == YK_E_UNSUPPORTED && engine->batch_invariant && n_ranks > first) { /* a number of ranks */
+      *err = (yk_err)YK_ERR_INIT;
+      continue;
+    }
+    YK_TRY(status);
     *n_fitting += plan->fits;
     engine->log = (yk_log){0}; /* warnings about the checkpoint have been logged */
     if (options->format == FORMAT_JSON) {

@@ -100,6 +100,7 @@ static void discount_waiting(yk_scheduler *s, const yk_sequence *seq)
 
 void yk_scheduler_add(yk_scheduler *scheduler, yk_sequence *seq)
 {
+  seq->is_paced = false;
   seq->next = NULL;
   *scheduler->waiting_end = seq;
   scheduler->waiting_end = &seq->next;
@@ -108,6 +109,7 @@ void yk_scheduler_add(yk_scheduler *scheduler, yk_sequence *seq)
 
 static void add_first(yk_scheduler *s, yk_sequence *seq)
 {
+  seq->is_paced = false;
   seq->next = s->waiting;
   if (!s->waiting) s->waiting_end = &seq->next;
   s->waiting = seq;

@@ -443,6 +443,11 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
     return yk_err_set(err, YK_E_UNSUPPORTED, "lm_head int8: this model has no lm_head; supported: auto");
   settings->limits.expert_parallel = options->expert_parallel;
   settings->limits.batch_invariant = options->batch_invariant;
+  if (options->batch_invariant && settings->nccl_only && settings->device == YK_DEVICE_CUDA &&
+      yk_world_group_size(&settings->world) > 2)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "batch_invariant: with disable_custom_all_reduce a stage has 1 or 2 ranks, found %d",
+                      yk_world_group_size(&settings->world));
   settings->limits.n_adapters = options->max_adapters;
   settings->limits.adapter_rank = options->max_adapter_rank;
   return choose_memory(options, checkpoint, device_memory_bytes, cluster, settings, plan, err);

@@ -163,7 +163,7 @@ typedef struct yk_engine_options {
   /* A request's logits have the same bits for any other requests that run, any division of its prompt into steps, and
    * on 1, 2, 4 or 8 ranks, as far as the model's sizes permit. Slower. Refused for mixtures of experts, latent
    * attention, recurrent states, adapters, 8-bit caches, quantised inputs, and on GPUs for weights other than 4-bit
-   * integers and floats. */
+   * integers, which need compute capability 9.0, and 16-bit floats. */
   bool batch_invariant;
 } yk_engine_options;
 
