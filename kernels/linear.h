@@ -99,8 +99,7 @@ typedef struct yk_linear_spec {
    * 1, 2, 4 or 8; a slice's sum adds its inputs in one order that depends on the weights' format alone, and the sums of
    * slices are added in float32 in a balanced binary tree. With f32_output y is the tree's sum: if ranks have 1 / n of
    * the inputs and of the slices, the ranks' sums are the nodes of the tree over all slices. Not for adapters, inputs
-   * in another order, quantised inputs and experts; GPUs take 4-bit integers and plain
-   * weights. */
+   * in another order, quantised inputs and experts; GPUs take 4-bit integers and plain weights. */
   int k_slices;
   /* Low-rank adapters that the layer may have, and their largest rank; 0: none. Only layers of one matrix have
    * them. */

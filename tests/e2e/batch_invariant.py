@@ -133,6 +133,12 @@ class BatchInvariant(harness.Case):
         self.assert_error(("plan", "--model", harness.DEMO, "--goal", "latency", "--gpu", "H200", "--batch-invariant"),
                           "--batch-invariant: ", "leave it out", expect=2)
 
+        tight = self.run_yoke("plan", "--model", harness.DEMO, "--device", "cpu", "--device-memory", "1MiB",
+                              "--batch-invariant", expect=1)
+        self.assertIn("nothing fits; on 1 rank: weights", tight.err)
+        self.assert_error(("plan", "--model", model, "--device", "cuda", "--device-memory", "80GiB", "--tp", 4,
+                           "--disable-custom-all-reduce", "--batch-invariant"), "a stage has 1 or 2 ranks, found 4")
+
     def refused(self, folder, reason, *options):
         with self.subTest(folder=folder, reason=reason):
             self.assert_error(("generate", "--model", folder, "--token-ids", "5,6", "--batch-invariant", *DEVICE[:2],

@@ -266,6 +266,23 @@ static void long_prompts_are_paced(void **state)
   close_paced(&p);
 }
 
+/* A held sequence that was paced has whole steps for later rows, unless they are many. */
+static void a_held_sequence_loses_its_pace(void **state)
+{
+  (void)state;
+  static paced p;
+  open_paced(&p, (const int32_t[]){1000, 5, 5});
+  yk_scheduler_add(p.scheduler, &p.decoding);
+  expect_rows(&p, 1000, 1, 0, 0);
+  yk_scheduler_add(p.scheduler, &p.prompts[0]);
+  expect_rows(&p, 2001, 1, YK_PACE_FIRST_ROWS, 0);
+  yk_scheduler_park(p.scheduler, &p.prompts[0]);
+  p.prompts[0].n_tokens = YK_PACE_FIRST_ROWS + 200;
+  yk_scheduler_unpark(p.scheduler, &p.prompts[0]);
+  expect_rows(&p, 1800, 1, 200, 0);
+  close_paced(&p);
+}
+
 /* Without a measured time of decodes a step leaves the prompt out; two long prompts, and one without decodes, have
  * whole steps. */
 static void paced_prompts_measure_and_share(void **state)
@@ -389,6 +406,7 @@ int main(void)
                                      cmocka_unit_test(steps_in_flight_share_the_sequences),
                                      cmocka_unit_test(a_long_prompt_leaves_rows_to_decodes),
                                      cmocka_unit_test(long_prompts_are_paced),
+                                     cmocka_unit_test(a_held_sequence_loses_its_pace),
                                      cmocka_unit_test(paced_prompts_measure_and_share),
                                      cmocka_unit_test(blocks_of_a_failed_sequence_are_not_reused),
                                      cmocka_unit_test(waiting_sequences_release_their_blocks)};

@@ -261,12 +261,14 @@ static yk_status print_plans(const plan_options *options, yk_engine_options *eng
   *n_fitting = 0;
   for (int n_ranks = first; n_ranks <= last; n_ranks += engine->n_stages) {
     engine->n_ranks = n_ranks;
-    const yk_status status = yk_plan_make(engine, options->device_memory_bytes, plan, err);
+    yk_plan made;
+    const yk_status status = yk_plan_make(engine, options->device_memory_bytes, &made, err);
     if (status == YK_E_UNSUPPORTED && engine->batch_invariant && n_ranks > first) { /* a number of ranks */
       *err = (yk_err)YK_ERR_INIT;
       continue;
     }
     YK_TRY(status);
+    *plan = made;
     *n_fitting += plan->fits;
     engine->log = (yk_log){0}; /* warnings about the checkpoint have been logged */
     if (options->format == FORMAT_JSON) {
@@ -296,7 +298,7 @@ enum { DEFAULT_MOST_RANKS = 8 /* GPUs of most machines */ }; /* of all stages */
 static yk_status run(plan_options *options, const yk_console *console, yk_err *err)
 {
   yk_engine_options engine;
-  yk_plan plan;
+  yk_plan plan = {0};
   int n_fitting;
   YK_TRY(yk_model_options_find(&options->model, false, err));
   YK_TRY(yk_model_options_apply(&options->model, &engine, err));
@@ -314,8 +316,8 @@ static yk_status run(plan_options *options, const yk_console *console, yk_err *e
   YK_TRY(print_links(options, &engine, last, err));
   YK_TRY(yk_cli_flush(err));
   if (n_fitting) return YK_OK;
-  if (one) return yk_err_set(err, YK_E_CAPACITY, "on %d rank%s: %s", last, last == 1 ? "" : "s", plan.reason);
-  return yk_err_set(err, YK_E_CAPACITY, "nothing fits; on %d ranks: %s", last, plan.reason);
+  return yk_err_set(err, YK_E_CAPACITY, "%son %d rank%s: %s", one ? "" : "nothing fits; ", plan.n_ranks,
+                    plan.n_ranks == 1 ? "" : "s", plan.reason);
 }
 
 int yk_cli_plan(int argc, char **argv)

@@ -34,7 +34,8 @@ STYLES = {
     "qwen_xml": Style("<parameter=", ">", "</parameter>\n", ("</parameter>", "<parameter=", "</function>"), pads=True),
     "minimax_xml": Style('<parameter name="', '">', "</parameter>\n", ("</parameter>",)),
     "glm_xml": Style("<arg_key>", "</arg_key>", "</arg_value>", ("</arg_value>",), gap="\\n?"),
-    "dsml": Style('<｜DSML｜parameter name="', '" string="', "</｜DSML｜parameter>\n", ("</｜DSML｜parameter>",), marks=True),
+    "dsml": Style('<｜DSML｜parameter name="', '" string="', "</｜DSML｜parameter>\n", ("</｜DSML｜parameter>",),
+                  marks=True),
 }
 
 

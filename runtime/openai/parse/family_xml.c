@@ -5,9 +5,9 @@
  * seed_oss: the same within <seed:tool_call>, with any number of calls inside and no tag missing.
  * minimax_m2: <minimax:tool_call><invoke name="name"><parameter name="key">value</parameter></invoke>
  *   </minimax:tool_call>, with any number of calls inside.
- * deepseek_v32: <｜DSML｜function_calls><｜DSML｜invoke name="name"><｜DSML｜parameter name="key" string="true">value
- *   </｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>, with any number of calls inside. With string="false" the
- *   value is JSON.
+ * deepseek_v32: <｜DSML｜function_calls><｜DSML｜invoke name="name"><｜DSML｜parameter name="key" string="true">
+ *   value</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>, with any number of calls inside. With
+ *   string="false" the value is JSON.
  * glm45: <tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>, with or without white space
  *   between the tags.
  *
