@@ -14,6 +14,7 @@ and whose second half is measured.
   unquantised  the checkpoint itself, which checks the comparison
   W4A16        `yoke quantize --method awq`, groups of 128, inputs as they are
   W4A8 fp8     the same weights with --activations fp8
+  W4A8 int8    the same weights with --activations int8
   W8A16 fp8    weights in e4m3, a scale for each output; Yoke keeps the inputs of such layers as they are
   W8A8 int8    weights in 8-bit integers, a scale for each output; inputs in 8-bit integers, a scale for each token
 
@@ -51,7 +52,8 @@ def float_weights(weight, scale):
 
 # name: (kind of checkpoint, options of Yoke)
 VARIANTS = {"unquantised": ("16 bits", ()), "W4A16": ("awq", ("--activations", "dtype")),
-            "W4A8 fp8": ("awq", ("--activations", "fp8")), "W8A16 fp8": ("fp8", ()), "W8A8 int8": ("int8", ())}
+            "W4A8 fp8": ("awq", ("--activations", "fp8")), "W4A8 int8": ("awq", ("--activations", "int8")),
+            "W8A16 fp8": ("fp8", ()), "W8A8 int8": ("int8", ())}
 # kind: (format of compressed-tensors, preset, largest code, codes of a weight)
 WRITTEN = {"fp8": ("float-quantized", "FP8_DYNAMIC", 448.0, float_weights),
            "int8": ("int-quantized", "W8A8", 127.0, integer_weights)}
