@@ -4,6 +4,7 @@
  * model_executor/layers/quantization. */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "loader/hf/hf_quant_methods.h"
 #include "loader/hf/hf_quant_parts.h"
@@ -29,7 +30,7 @@ static const struct algorithm {
 
 static const char supported[] = "NVFP4, W4A16_NVFP4, W4A8_NVFP4_FP8, MXFP8, FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO";
 
-/* The scheme of an object with quant_algo and group_size. */
+/* The scheme of an object with quant_algo, in capitals or not, and group_size. */
 static yk_status read_algorithm(yk_json object, const char *label, yk_quant_scheme *scheme, yk_err *err)
 {
   const char *name;
@@ -40,7 +41,7 @@ static yk_status read_algorithm(yk_json object, const char *label, yk_quant_sche
   YK_TRY(yk_hf_require_unset(object, label, "pre_quant_scale", err)); /* a factor of every input */
   for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
     const struct algorithm *a = &algorithms[i];
-    if (!name || strcmp(name, a->name) != 0) continue;
+    if (!name || strcasecmp(name, a->name) != 0) continue;
     bool is_block = a->packing != YK_PACKING_BLOCKS;
     *scheme = is_block ? yk_hf_block_scheme(a->packing)
                        : (yk_quant_scheme){.format = YK_WEIGHT_FP8,
@@ -155,7 +156,7 @@ yk_status yk_hf_read_modelopt(yk_json object, const char *label, yk_quant_config
   YK_TRY(read_kv_cache(object, label, quant, err));
   YK_TRY(add_excluded(object, label, "exclude_modules", quant, err));
   YK_TRY(add_excluded(object, label, "ignore", quant, err));
-  if (name && strcmp(name, mixed) == 0) {
+  if (name && strcasecmp(name, mixed) == 0) {
     quant->only_named = true;
     return add_layers(object, label, quant, err);
   }

@@ -26,6 +26,13 @@ static yk_status find_scale(const yk_shards *shards, const char *module, const y
   return YK_OK;
 }
 
+/* nvidia-modelopt writes scales of blocks as [rows, 1, columns, 1], which have the same bytes as [rows, columns]. */
+static bool is_spaced(const yk_tensor *scale, int64_t rows, int64_t columns)
+{
+  const int64_t shape[] = {rows, 1, columns, 1};
+  return scale->n_dims == 4 && memcmp(scale->shape, shape, sizeof shape) == 0;
+}
+
 static yk_status read_scale(const yk_shards *shards, const char *module, yk_weight_view *view, yk_err *err)
 {
   int64_t rows = yk_ceil_div_i64(view->n, view->group_n), columns = yk_ceil_div_i64(view->k, view->group);
@@ -33,6 +40,7 @@ static yk_status read_scale(const yk_shards *shards, const char *module, yk_weig
   YK_TRY(find_scale(shards, module, &scale, err));
   bool is_inverse = strcmp(scale->name + strlen(module) + 1, scale_inv_name) == 0;
   yk_tensor_wish wish = {is_inverse ? scale_inv_name : scale_name, YK_TENSORS_FLOAT, 2, {rows, columns}};
+  if (is_spaced(scale, rows, columns)) wish = (yk_tensor_wish){wish.suffix, wish.kind, 4, {rows, 1, columns, 1}};
   if (columns == 1 && (scale->n_dims == 1 || (scale->n_dims == 0 && rows == 1))) wish.n_dims = scale->n_dims;
   YK_TRY(yk_tensors_require(shards, module, &wish, &view->dtype, &scale, err));
   view->scales = scale->data;

@@ -23,8 +23,8 @@ typedef enum yk_tensor_kind {
 typedef struct yk_tensor_wish {
   const char *suffix;
   yk_tensor_kind kind;
-  int32_t n_dims; /* 0 to 3 */
-  int64_t shape[3];
+  int32_t n_dims; /* 0 to 4 */
+  int64_t shape[4];
 } yk_tensor_wish;
 
 /* yk_tensors_find - MODULE.SUFFIX, or NULL. file may be NULL. */

@@ -95,6 +95,15 @@ def pack_modelopt(kind):
             tool = quantised.dequantize(dtype=torch.float32, scale=scale)
             state = {"weight": quantised._quantized_data, "weight_scale": scale}
             dense = state["weight"].float() * spread(powers(scale), weight.shape)
+        elif kind == "FP8_PB_WO":
+            sizes = [-(-n // 128) for n in weight.shape]
+            padded = torch.nn.functional.pad(weight, (0, 128 * sizes[1] - weight.shape[1],
+                                                      0, 128 * sizes[0] - weight.shape[0]))
+            scale = padded.view(sizes[0], 128, sizes[1], 128).abs().amax((1, 3), keepdim=True) / 448
+            quantised, _ = tensors.FP8QTensor.quantize(weight, scale.view(sizes), block_sizes={-1: 128, -2: 128})
+            tool = quantised.dequantize(dtype=torch.float32, scale=scale.view(sizes), block_sizes={-1: 128, -2: 128})
+            state = {"weight": quantised._quantized_data, "weight_scale": scale}
+            dense = state["weight"].float() * float8.spread(scale.view(sizes), 128, 128, weight.shape)
         else:
             scale = (weight.abs().amax() / 448).float()
             quantised, _ = tensors.FP8QTensor.quantize(weight, scale)
@@ -151,6 +160,10 @@ CASES = [
         about="ModelOpt's mixture of NVFP4 and FP8, a layer left out"),
     float8.case("modelopt_mxfp8", pack_modelopt("MXFP8"), {"quant_method": "modelopt", "quant_algo": "MXFP8",
                 "ignore": ["lm_head"]}, family="qwen3", head_dim=24, about="ModelOpt MXFP8"),
+    float8.case("modelopt_fp8_blocks", pack_modelopt("FP8_PB_WO"), {
+        "quant_method": "modelopt", "quant_algo": "fp8_pb_wo", "ignore": ["lm_head", "model.embed_tokens"]},
+        family="qwen3", hidden_size=144, intermediate_size=160, head_dim=40,
+        about="ModelOpt FP8 with a scale for 128 x 128 weights, in a tensor of four dimensions"),
     {**formats.case("nvfp4_experts", None, pack_compressed("NVFP4A16"), compressed("nvfp4-pack-quantized", {
         "group_0": group_of(NV, targets=[r"re:.*mlp\.experts\..*"])}), dtype="bfloat16",
         about="Qwen3-MoE with routed experts alone in NVFP4: 5 experts of 7 blocks, 2 a token"),

@@ -200,7 +200,8 @@ static void shapes_of_scales(void **state)
               {128, 128, WEIGHT "weight_scale_inv F32 [1,1] 4;", YK_F32},
               {1, -1, WEIGHT "weight_scale F16 [20,1] 40;input_scale F32 [] 4;", YK_F16},
               {1, -1, WEIGHT "weight_scale F32 [20] 80;", YK_F32},
-              {8, 16, WEIGHT "weight_scale_inv F32 [3,3] 36;", YK_F32}};
+              {8, 16, WEIGHT "weight_scale_inv F32 [3,3] 36;", YK_F32},
+              {8, 16, WEIGHT "weight_scale F32 [3,1,3,1] 36;", YK_F32}};
   for (size_t i = 0; each_case(i, i < sizeof good / sizeof *good); i++) {
     yk_quant_scheme scheme = {.format = YK_WEIGHT_FP8, .group_outputs = good[i].outputs, .group_size = good[i].inputs};
     yk_weight_view view;
@@ -230,6 +231,8 @@ static void tensors_that_do_not_fit(void **state)
       {1, -1, YK_E_FORMAT, WEIGHT "weight_scale F32 [1,20] 80;", "[20, 1]|found F32 [1, 20]"},
       {8, 16, YK_E_FORMAT, WEIGHT "weight_scale_inv F32 [2,2] 16;", "weight_scale_inv|[3, 3]|found F32 [2, 2]"},
       {8, 16, YK_E_FORMAT, WEIGHT "weight_scale_inv F32 [9] 36;", "[3, 3]|found F32 [9]"},
+      {8, 16, YK_E_FORMAT, WEIGHT "weight_scale F32 [3,3,1,1] 36;", "[3, 3]|found F32 [3, 3, 1, 1]"},
+      {8, 16, YK_E_FORMAT, WEIGHT "weight_scale F32 [1,3,1,3] 36;", "[3, 3]|found F32 [1, 3, 1, 3]"},
       {8, 16, YK_E_FORMAT, WEIGHT "weight_scale_inv F8_E8M0 [3,3] 9;", "F16, BF16 or F32|found F8_E8M0"},
       {1, -1, YK_E_FORMAT, "weight F8_E4M3 [36,20] 720;weight_scale F32 [20,1] 80;",
        "layer.weight|F8_E4M3 [20, 36], found F8_E4M3 [36, 20]"},
