@@ -378,6 +378,12 @@ typedef struct yk_device_ops {
   /* linear_keeps: whether linear_create takes part i of a layer in its weight's format, and with an order of x if the
    * weight has act order. Otherwise the caller passes the part as 16-bit floats. Reads no data. */
   bool (*linear_keeps)(const yk_linear_spec *spec, int i);
+  /* linear_divides: whether linear_create takes part i, in the form in which the caller passes the part, in a layer
+   * with k_slices. NULL: every part. Reads no data. */
+  bool (*linear_divides)(const yk_linear_spec *spec, int i);
+  /* linear_shared_bytes: device bytes that linear_create allocates once for all layers, if this layer needs the most of
+   * them; not part of linear_bytes. NULL: 0. */
+  int64_t (*linear_shared_bytes)(const yk_linear_spec *spec);
   /* The steps of a row-parallel layer with quantised inputs: see yk_linear_sums_args. All three are NULL on a device
    * that keeps no such layers. */
   yk_status (*linear_maxima)(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);

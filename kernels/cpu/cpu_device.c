@@ -42,6 +42,7 @@ static void destroy(yk_device *dev)
   free(cpu->penalty_counts);
   yk_cpu_free(dev, cpu->x_f32);
   yk_cpu_free(dev, cpu->x_quantised);
+  yk_cpu_free(dev, cpu->slices);
   yk_cpu_free(dev, cpu->x_adapted);
   free(cpu);
 }
@@ -93,6 +94,7 @@ static const yk_device_ops ops = {
     .linear_forward = yk_cpu_linear_forward,
     .linear_bytes = yk_cpu_linear_bytes,
     .linear_keeps = yk_cpu_linear_keeps,
+    .linear_shared_bytes = yk_cpu_linear_shared_bytes,
     .linear_maxima = yk_cpu_linear_maxima,
     .linear_sums = yk_cpu_linear_sums,
     .linear_scale = yk_cpu_linear_scale,

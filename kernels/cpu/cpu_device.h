@@ -39,10 +39,11 @@ typedef struct yk_cpu_device {
   float *sample_floats;     /* [n_threads, 2, vocab] of the sampler */
   int32_t *sample_ids;      /* [n_threads, 2, vocab] */
   uint32_t *penalty_counts; /* [max_seqs, vocab]; rows of one call name different slots */
-  void *x_f32;              /* inputs of a GEMM as floats; linear_create grows this and the next two buffers */
+  void *x_f32;              /* inputs of a GEMM as floats; linear_create grows this and the next three buffers */
   void *x_quantised;        /* inputs of a GEMM, quantised for a weight format */
   void *x_adapted;          /* products of a block of rows and the first matrices of their adapters */
-  int64_t x_f32_bytes, x_quantised_bytes, x_adapted_bytes;
+  void *slices;             /* inputs and sums of the layer with slices that is running (linear/slices.c) */
+  int64_t x_f32_bytes, x_quantised_bytes, x_adapted_bytes, slices_bytes;
   yk_cpu_chunk *chunk; /* memory of the next layer's weights; may be NULL */
 } yk_cpu_device;
 
@@ -69,6 +70,7 @@ void yk_cpu_linear_destroy(yk_device *dev, yk_linear *linear);
 yk_status yk_cpu_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err);
 int64_t yk_cpu_linear_bytes(const yk_linear_spec *spec);
 bool yk_cpu_linear_keeps(const yk_linear_spec *spec, int i);
+int64_t yk_cpu_linear_shared_bytes(const yk_linear_spec *spec);
 yk_status yk_cpu_linear_maxima(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
 yk_status yk_cpu_linear_sums(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);
 yk_status yk_cpu_linear_scale(yk_device *dev, const yk_linear *linear, const yk_linear_sums_args *args, yk_err *err);

@@ -231,6 +231,7 @@ static const yk_device_ops *device_ops(void)
       .linear_adapt = yk_cuda_linear_adapt,
       .linear_bytes = yk_cuda_linear_bytes,
       .linear_keeps = yk_cuda_linear_keeps,
+      .linear_divides = yk_cuda_linear_divides,
       .linear_maxima = yk_cuda_linear_maxima,
       .linear_sums = yk_cuda_linear_sums,
       .linear_scale = yk_cuda_linear_scale,

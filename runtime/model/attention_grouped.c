@@ -159,6 +159,7 @@ static yk_status measure(const yk_rank_source *source, int32_t layer, yk_sublaye
       .n_float_inputs = yk_repack_n_float_inputs(dev, &p.qkv) + yk_repack_n_float_inputs(dev, &p.o),
       .kv_per_block = reads_other ? 0 : 2 * half_kv_bytes(&heads, source->limits->kv_format, dev->dtype),
       .kv_staging_per_block = 2 * half_staging_bytes(source, &heads),
+      .shared = yk_max_i64(yk_repack_shared_bytes(dev, &p.qkv), yk_repack_shared_bytes(dev, &p.o)),
       .scratch = o_offset_bytes(source, &heads) + o_scratch_bytes(source, &p.o)};
   return YK_OK;
 }

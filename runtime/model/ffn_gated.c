@@ -39,6 +39,8 @@ yk_status yk_gated_ffn_measure(const yk_rank_source *source, const yk_gated_ffn_
   projections p;
   YK_TRY(specify(source, spec, &p, err));
   out->weights += yk_repack_bytes(dev, &p.gate_up) + yk_repack_bytes(dev, &p.down);
+  out->shared = yk_max_i64(out->shared, yk_repack_shared_bytes(dev, &p.gate_up));
+  out->shared = yk_max_i64(out->shared, yk_repack_shared_bytes(dev, &p.down));
   out->n_unkept += yk_repack_n_unkept(dev, &p.gate_up) + yk_repack_n_unkept(dev, &p.down);
   out->n_float_inputs += yk_repack_n_float_inputs(dev, &p.gate_up) + yk_repack_n_float_inputs(dev, &p.down);
   out->scratch += down_offset_bytes(source, spec) + yk_row_parallel_scratch(source, &p.down);

@@ -1,6 +1,7 @@
 #include "model/invariance.h"
 
 #include "base/checked.h"
+#include "model/repack.h"
 
 /* Slices of a column-parallel layer: enough for the thread blocks of a GPU, for few rows; more would only add work. */
 enum { COLUMN_SLICES = 4 };
@@ -51,23 +52,45 @@ yk_status yk_invariance_check(const yk_model_config *c, const yk_model_limits *l
                     c->n_heads, c->head_dim, (long long)c->ffn_size, name_of_counts(most), n_ranks);
 }
 
-static yk_status check_part(const yk_linear_part *part, yk_err *err)
+static const char *tensor_of(const yk_linear_part *part)
 {
-  const char *tensor = part->weight.tensor ? part->weight.tensor : "a weight";
+  return part->weight.tensor ? part->weight.tensor : "a weight";
+}
+
+static yk_status check_part(const yk_rank_source *source, const yk_linear_spec *spec, int i, yk_err *err)
+{
+  const yk_linear_part *part = &spec->parts[i];
   if (part->weight.act_order)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "batch_invariant: not with act order: %s", tensor);
+    return yk_err_set(err, YK_E_UNSUPPORTED, "batch_invariant: not with act order: %s", tensor_of(part));
   const yk_inputs_kind inputs = part->weight.inputs.kind;
   if (inputs != YK_INPUTS_FLOAT && inputs != YK_INPUTS_FP8 && inputs != YK_INPUTS_INT8 && !part->as_16_bits)
-    return yk_err_set(err, YK_E_UNSUPPORTED, "batch_invariant: not with quantised inputs: %s", tensor);
+    return yk_err_set(err, YK_E_UNSUPPORTED, "batch_invariant: not with quantised inputs: %s", tensor_of(part));
+  if (!yk_repack_divides(&source->dev, spec, i))
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "batch_invariant: not with weights in %s on the %s device: %s; supported: weights f16, or CPU "
+                      "ranks",
+                      yk_weight_traits_of(part->weight.format)->name, source->dev.abilities->name, tensor_of(part));
+  return YK_OK;
+}
+
+static yk_status set_slices(const yk_rank_source *source, yk_linear_spec *spec, int n_slices, yk_err *err)
+{
+  spec->k_slices = n_slices;
+  for (int i = 0; i < spec->n_parts; i++) YK_TRY(check_part(source, spec, i, err));
   return YK_OK;
 }
 
 yk_status yk_invariance_column(const yk_rank_source *source, yk_linear_spec *spec, yk_err *err)
 {
   if (!source->limits->batch_invariant) return YK_OK;
-  for (int i = 0; i < spec->n_parts; i++) YK_TRY(check_part(&spec->parts[i], err));
-  spec->k_slices = (int)yk_min_i64(COLUMN_SLICES, yk_linear_k_slices(yk_range_size(spec->parts[0].k)));
-  return YK_OK;
+  const int most = yk_linear_k_slices(yk_range_size(spec->parts[0].k));
+  return set_slices(source, spec, (int)yk_min_i64(COLUMN_SLICES, most), err);
+}
+
+yk_status yk_invariance_head(const yk_rank_source *source, yk_linear_spec *spec, yk_err *err)
+{
+  if (!source->limits->batch_invariant) return YK_OK;
+  return set_slices(source, spec, 1, err); /* a large vocabulary has enough columns for all threads */
 }
 
 yk_status yk_invariance_row(const yk_rank_source *source, yk_linear_spec *spec, yk_err *err)
@@ -75,19 +98,17 @@ yk_status yk_invariance_row(const yk_rank_source *source, yk_linear_spec *spec, 
   const yk_linear_part *part = &spec->parts[0];
   const int64_t k = part->weight.k, n_ranks = source->share.n_ranks;
   if (!source->limits->batch_invariant) return YK_OK;
-  YK_TRY(check_part(part, err));
   const int slices = yk_linear_k_slices(k);
   if (slices % n_ranks != 0 || part->k.begin != k / n_ranks * source->share.rank ||
       yk_range_size(part->k) != k / n_ranks)
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "batch_invariant: %s: expected an equal part of %lld inputs in %d slices on each of %d ranks, "
                       "found inputs %lld to %lld on rank %d",
-                      part->weight.tensor ? part->weight.tensor : "a weight", (long long)k, slices, (int)n_ranks,
-                      (long long)part->k.begin, (long long)part->k.end, source->share.rank);
+                      tensor_of(part), (long long)k, slices, (int)n_ranks, (long long)part->k.begin,
+                      (long long)part->k.end, source->share.rank);
   if (n_ranks > 1 && part->use_bias)
     return yk_err_set(err, YK_E_UNSUPPORTED, "batch_invariant: not with a bias of %s on several ranks",
-                      part->weight.tensor ? part->weight.tensor : "a row-parallel layer");
-  spec->k_slices = slices / (int)n_ranks;
+                      tensor_of(part));
   spec->f32_output = n_ranks > 1;
-  return YK_OK;
+  return set_slices(source, spec, slices / (int)n_ranks, err);
 }

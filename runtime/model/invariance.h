@@ -15,10 +15,11 @@
  *   split each layer. Errors: YK_E_UNSUPPORTED. Thread: any. */
 yk_status yk_invariance_check(const yk_model_config *config, const yk_model_limits *limits, int n_ranks, yk_err *err);
 
-/* yk_invariance_column, yk_invariance_row - set the slices of K of a column-parallel layer, or of a row-parallel one
- *   with a single part, whose parts are set; no effect without batch_invariant.
+/* yk_invariance_column, yk_invariance_head, yk_invariance_row - set the slices of K of a column-parallel layer, of
+ *   lm_head, or of a row-parallel layer with a single part, whose parts are set; no effect without batch_invariant.
  *   Errors: YK_E_UNSUPPORTED, naming the weights that cannot be divided. */
 yk_status yk_invariance_column(const yk_rank_source *source, yk_linear_spec *spec, yk_err *err);
+yk_status yk_invariance_head(const yk_rank_source *source, yk_linear_spec *spec, yk_err *err);
 yk_status yk_invariance_row(const yk_rank_source *source, yk_linear_spec *spec, yk_err *err);
 
 /* yk_invariance_has_tree - whether row-parallel layers have float32 results, which all_reduce_tree adds. */

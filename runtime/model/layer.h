@@ -22,6 +22,7 @@ typedef struct yk_sublayer_bytes {
   int64_t kv_per_block;         /* this layer's cache; 0 for an FFN */
   int64_t state_per_seq;        /* this layer's recurrent state of one sequence, and that of one snapshot; 0: none */
   int64_t kv_staging_per_block; /* staging pages for 8-bit caches, shared by all layers: see yk_kv_layer */
+  int64_t shared;  /* memory of the device's linear layers that all layers share: see yk_repack_shared_bytes */
   int64_t scratch; /* for limits->step.max_tokens rows; sublayers of one role share the memory, over all layers */
 } yk_sublayer_bytes;
 

@@ -21,6 +21,7 @@ typedef struct buffer_sizes {
 typedef struct sizes {
   buffer_sizes buffers;
   int64_t weights, experts, kv_per_block, kv_staging_per_block, state_per_seq;
+  int64_t shared; /* memory of the device's linear layers that all layers share */
   int32_t n_unkept, n_float_inputs;
 } sizes;
 
@@ -93,6 +94,7 @@ static yk_status measure_head(const yk_rank_source *source, sizes *out, yk_err *
   out->weights += hidden_bytes(source);
   if (source->config->lacks_head) return YK_OK;
   YK_TRY(yk_lm_head_spec_make(source, &head, err));
+  YK_TRY(yk_invariance_head(source, &head, err));
   out->weights += yk_repack_bytes(&source->dev, &head);
   out->n_unkept += yk_repack_n_unkept(&source->dev, &head);
   out->n_float_inputs += yk_repack_n_float_inputs(&source->dev, &head);
@@ -118,6 +120,7 @@ static yk_status measure(const yk_rank_source *source, sizes *out, yk_err *err)
     out->n_float_inputs += layer.attention.n_float_inputs + layer.ffn.n_float_inputs;
     out->kv_per_block += layer.attention.kv_per_block + layer.ffn.kv_per_block;
     out->state_per_seq += layer.attention.state_per_seq + layer.ffn.state_per_seq;
+    out->shared = yk_max_i64(out->shared, yk_max_i64(layer.attention.shared, layer.ffn.shared));
     out->kv_staging_per_block = yk_max_i64(out->kv_staging_per_block, layer.attention.kv_staging_per_block);
     out->buffers.attention_scratch = larger(out->buffers.attention_scratch, layer.attention.scratch);
     out->buffers.ffn_scratch = larger(out->buffers.ffn_scratch, layer.ffn.scratch);
@@ -210,7 +213,8 @@ yk_status yk_model_measure(const yk_checkpoint *checkpoint, const yk_model_limit
                            .n_float_inputs = s.n_float_inputs,
                            .workspace_bytes = (int64_t)(b->step + b->residual + b->normed + b->partial +
                                                         b->attention_scratch + b->ffn_scratch + b->wanted + b->logits +
-                                                        b->rope + b->local_rope + b->layer_inputs + b->timestamps),
+                                                        b->rope + b->local_rope + b->layer_inputs + b->timestamps) +
+                                              s.shared,
                            .kv_bytes_per_block = s.kv_per_block + s.kv_staging_per_block,
                            .state_bytes_per_seq = s.state_per_seq};
   return YK_OK;
@@ -309,6 +313,7 @@ static yk_status load_head(yk_model *m, const yk_rank_loader *loader, yk_err *er
   m->logit_scale = c->logit_scale;
   if (c->lacks_head) return YK_OK;
   YK_TRY(yk_lm_head_spec_make(&loader->source, &head, err));
+  YK_TRY(yk_invariance_head(&loader->source, &head, err));
   head.parts[0].resident = m->embedding;
   return yk_rank_load_linear(loader, &head, &m->lm_head, err);
 }
@@ -340,6 +345,8 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
                               .abilities = dev->ops->abilities,
                               .linear_bytes = dev->ops->linear_bytes,
                               .linear_keeps = dev->ops->linear_keeps,
+                              .linear_divides = dev->ops->linear_divides,
+                              .linear_shared_bytes = dev->ops->linear_shared_bytes,
                               .mixture_scratch_bytes = dev->ops->mixture_scratch_bytes,
                               .latent_scratch_bytes = dev->ops->latent_scratch_bytes,
                               .needs_kv_staging = dev->ops->needs_kv_staging};

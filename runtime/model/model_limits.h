@@ -48,6 +48,8 @@ typedef struct yk_model_device {
   const yk_device_abilities *abilities;
   int64_t (*linear_bytes)(const yk_linear_spec *spec); /* as in yk_device_ops */
   bool (*linear_keeps)(const yk_linear_spec *spec, int i);
+  bool (*linear_divides)(const yk_linear_spec *spec, int i);
+  int64_t (*linear_shared_bytes)(const yk_linear_spec *spec);
   int64_t (*mixture_scratch_bytes)(const yk_mixture_sizes *sizes, const yk_linear_spec *gate_up,
                                    const yk_linear_spec *down);
   int64_t (*latent_scratch_bytes)(const yk_latent_layout *layout, int32_t max_tokens);

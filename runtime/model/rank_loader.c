@@ -221,7 +221,10 @@ yk_status yk_rank_load_linear(const yk_rank_loader *loader, const yk_linear_spec
     for (int32_t m = 1; m < spec->n_matrices; m++) yk_checkpoint_prefetch(&spec->parts[i].more_weights[m - 1]);
   }
   YK_TRY(yk_repack_layer(&loader->source.dev, spec, loader->dev->pool, loader->repacked, &repacked, err));
-  YK_TRY(loader->dev->ops->linear_create(loader->dev, &repacked, out, err));
+  const yk_status status = loader->dev->ops->linear_create(loader->dev, &repacked, out, err);
+  if (status == YK_E_UNSUPPORTED && spec->k_slices > 0)
+    yk_err_prefix(err, "batch_invariant: %s", spec->parts[0].weight.tensor ? spec->parts[0].weight.tensor : "a weight");
+  YK_TRY(status);
   report(loader, loader->dev->ops->linear_bytes(&repacked));
   return YK_OK;
 }

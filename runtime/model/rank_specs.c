@@ -251,7 +251,6 @@ yk_status yk_lm_head_spec_make(const yk_rank_source *source, yk_linear_spec *out
   *out =
       (yk_linear_spec){.n_parts = 1, .n_matrices = 1, .f32_output = true, .max_tokens = source->limits->step.max_seqs};
   YK_TRY(find_head(source, &out->parts[0], err));
-  if (source->limits->batch_invariant) out->k_slices = 1; /* a large vocabulary has enough columns for all threads */
   if (!source->limits->lm_head_as_int8) return YK_OK;
   out->parts[0].as_int8 = true;
   out->parts[0].as_16_bits = false;

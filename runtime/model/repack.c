@@ -124,6 +124,20 @@ int64_t yk_repack_bytes(const yk_model_device *dev, const yk_linear_spec *spec)
   return dev->linear_bytes(&repacked);
 }
 
+int64_t yk_repack_shared_bytes(const yk_model_device *dev, const yk_linear_spec *spec)
+{
+  if (!dev->linear_shared_bytes) return 0;
+  const yk_linear_spec repacked = outline_of_repacked(dev, spec);
+  return dev->linear_shared_bytes(&repacked);
+}
+
+bool yk_repack_divides(const yk_model_device *dev, const yk_linear_spec *spec, int i)
+{
+  if (!dev->linear_divides) return true;
+  const yk_linear_spec repacked = outline_of_repacked(dev, spec);
+  return dev->linear_divides(&repacked, i);
+}
+
 int64_t yk_repack_mixture_scratch_bytes(const yk_model_device *dev, const yk_mixture_sizes *sizes,
                                         const yk_linear_spec *gate_up, const yk_linear_spec *down)
 {

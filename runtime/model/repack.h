@@ -34,6 +34,12 @@ bool yk_repack_keeps_int8(const yk_model_device *dev, const yk_linear_spec *spec
 /* yk_repack_bytes - device bytes of the repacked layer. Needs no weight data. */
 int64_t yk_repack_bytes(const yk_model_device *dev, const yk_linear_spec *spec);
 
+/* yk_repack_shared_bytes - device bytes that all layers share, if this one needs the most of them. */
+int64_t yk_repack_shared_bytes(const yk_model_device *dev, const yk_linear_spec *spec);
+
+/* yk_repack_divides - whether the device divides K of repacked part i into the layer's slices. */
+bool yk_repack_divides(const yk_model_device *dev, const yk_linear_spec *spec, int i);
+
 /* yk_repack_mixture_scratch_bytes - mixture_scratch_bytes for the repacked layers; both NULL on a rank without
  * experts. */
 int64_t yk_repack_mixture_scratch_bytes(const yk_model_device *dev, const yk_mixture_sizes *sizes,

@@ -42,11 +42,11 @@ def module(name, n_outputs, n_inputs, is_quantised):
             (f"{name}.scales", "F16", [groups, n_outputs], bytes(scales))]
 
 
-def make_model(folder, is_quantised):
+def make_model(folder, is_quantised, n_layers=LAYERS):
     ones = b"\x00\x3c"
     tensors = [("model.embed_tokens.weight", "F16", [VOCAB, HIDDEN], halves("embedding", VOCAB * HIDDEN, -3)),
                ("model.norm.weight", "F16", [HIDDEN], ones * HIDDEN)]
-    for layer in range(LAYERS):
+    for layer in range(n_layers):
         name = f"model.layers.{layer}"
         for norm, size in (("input_layernorm", HIDDEN), ("post_attention_layernorm", HIDDEN),
                            ("self_attn.q_norm", HEAD_DIM), ("self_attn.k_norm", HEAD_DIM)):
@@ -65,7 +65,8 @@ def make_model(folder, is_quantised):
     with open(os.path.join(folder, "model.safetensors"), "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text + data)
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
-        json.dump({**CONFIG, **({"quantization_config": AWQ} if is_quantised else {})}, file)
+        quantisation = {"quantization_config": AWQ} if is_quantised else {}
+        json.dump({**CONFIG, **quantisation, "num_hidden_layers": n_layers}, file)
     return folder
 
 
@@ -138,6 +139,32 @@ class BatchInvariant(harness.Case):
         self.assertIn("nothing fits; on 1 rank: weights", tight.err)
         self.assert_error(("plan", "--model", model, "--device", "cuda", "--device-memory", "80GiB", "--tp", 4,
                            "--disable-custom-all-reduce", "--batch-invariant"), "a stage has 1 or 2 ranks, found 4")
+
+    @harness.of_the_program
+    def test_plan_of_gpus(self):
+        """A plan refuses formats that GPUs cannot divide, by option and tensor."""
+        for name, weights in (("format_gptq8_v2_channel", "8-bit integers"), ("format_mxfp4", "4-bit floats")):
+            options = ("plan", "--model", os.path.join(harness.FAMILIES, name), "--device", "cuda", "--device-memory",
+                       "80GiB", "--tp", 1, "--batch-invariant")
+            self.assert_error(options, "--batch-invariant: ", weights, "cuda device: model.layers.0.self_attn.q_proj.")
+            self.assertIn("yes", self.run_yoke(*options, "--weights", "f16").out)
+
+    @harness.of_the_program
+    def test_plan_of_sums(self):
+        """All layers of a rank share the memory of the sums of slices."""
+        sizes = {}
+        for n_layers in (1, 5):
+            model = make_model(harness.scratch_folder(self.addCleanup), False, n_layers)
+            for options in ((), ("--batch-invariant",)):
+                line = self.run_yoke("plan", "--model", model, "--device", "cpu", "--device-memory", "8GiB", "--tp", 1,
+                                     "--format", "json", *options).out.splitlines()[0]
+                (rank,) = json.loads(line)["ranks"]
+                sizes[n_layers, options] = (rank["weight_bytes"], rank["workspace_bytes"])
+        weights, workspace = ([sizes[n, ("--batch-invariant",)][i] - sizes[n, ()][i] for n in (1, 5)] for i in (0, 1))
+        self.assertEqual(workspace[0], workspace[1])
+        self.assertGreater(workspace[0], 64 * 2 * 2 * CHANNELS * 4)  # of gate and up: rows, slices, columns
+        n_columns = (HEADS + 2 * KV_HEADS) * HEAD_DIM + 2 * CHANNELS + 2 * HIDDEN
+        self.assertEqual(weights, [4 * n_columns, 5 * 4 * n_columns])  # biases alone
 
     def refused(self, folder, reason, *options):
         with self.subTest(folder=folder, reason=reason):

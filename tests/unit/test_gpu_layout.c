@@ -387,6 +387,32 @@ static void formats_that_a_gpu_keeps(void **state)
   assert_false(yk_cuda_linear_keeps(&spec, 2));
 }
 
+/* Slices of K: 4-bit integers and floats of 16 bits, among them weights that are dequantised at load. */
+static void formats_that_a_gpu_divides(void **state)
+{
+  (void)state;
+  static const struct {
+    yk_weight_format format;
+    int64_t group;
+    bool divides, f32_output;
+  } cases[] = {{YK_WEIGHT_PLAIN, 0, true, false},  {YK_WEIGHT_PLAIN, 0, true, true},
+               {YK_WEIGHT_AWQ, 128, true, false},  {YK_WEIGHT_AWQ, 128, true, true},
+               {YK_WEIGHT_INT8, 128, false, true}, {YK_WEIGHT_INT8, 128, false, false},
+               {YK_WEIGHT_FP8, 128, false, false}, {YK_WEIGHT_FP4, 32, false, false}};
+  for (size_t i = 0; each_case(i, i < sizeof cases / sizeof *cases); i++) {
+    yk_linear_spec spec = {.parts = {part_of(cases[i].format, 256, 64, cases[i].group)},
+                           .n_parts = 1,
+                           .n_matrices = 1,
+                           .f32_output = cases[i].f32_output,
+                           .k_slices = 2};
+    assert_int_equal(yk_cuda_linear_divides(&spec, 0), cases[i].divides);
+  }
+  yk_linear_spec rounded = {
+      .parts = {part_of(YK_WEIGHT_AWQ, 256, 64, 128)}, .n_parts = 1, .n_matrices = 1, .k_slices = 2};
+  rounded.parts[0].as_16_bits = true;
+  assert_true(yk_cuda_linear_divides(&rounded, 0));
+}
+
 static void gate_and_up_are_kept_together(void **state)
 {
   (void)state;
@@ -608,6 +634,7 @@ int main(void)
       cmocka_unit_test(weights_without_a_kernel_are_refused),
       cmocka_unit_test(other_slices_stay_plain),
       cmocka_unit_test(formats_that_a_gpu_keeps),
+      cmocka_unit_test(formats_that_a_gpu_divides),
       cmocka_unit_test(gate_and_up_are_kept_together),
       cmocka_unit_test(w8a8_bytes),
       cmocka_unit_test(w8a8_parts),

@@ -218,6 +218,8 @@ static yk_status reserve(yk_cpu_device *cpu, const yk_linear *linear, yk_err *er
 
 static yk_status create_slices(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err)
 {
+  yk_cpu_device *cpu = yk_cpu_device_of(dev);
+  YK_TRY(grow(dev, &cpu->slices, &cpu->slices_bytes, yk_cpu_linear_shared_bytes(spec), err));
   yk_linear *linear = calloc(1, sizeof *linear);
   if (!linear) return yk_err_set(err, YK_E_NOMEM, "cpu device: no memory for a linear layer");
   linear->n_matrices = 1;

@@ -13,8 +13,6 @@ struct yk_cpu_slices {
   int64_t k, n_columns; /* inputs of a slice; columns of all parts */
   yk_activation activation;
   bool f32_output;
-  void *x;     /* act [BLOCK_ROWS, k] */
-  float *sums; /* [n, BLOCK_ROWS, n_columns] */
   float *bias; /* [n_columns], zeros for parts without one */
 };
 
@@ -63,12 +61,29 @@ static yk_status load_bias(const yk_linear_spec *spec, yk_cpu_slices *s, yk_err 
   return YK_OK;
 }
 
+static int64_t columns_of(const yk_linear_spec *spec)
+{
+  int64_t n = 0;
+  for (int p = 0; p < spec->n_parts; p++) n += yk_range_size(spec->parts[p].n);
+  return n;
+}
+
 int64_t yk_cpu_slices_bytes(const yk_linear_spec *spec)
 {
-  int64_t n_columns = 0;
-  for (int p = 0; p < spec->n_parts; p++) n_columns += yk_range_size(spec->parts[p].n);
-  const int64_t row_floats = yk_range_size(spec->parts[0].k) / spec->k_slices + spec->k_slices * n_columns;
-  return (BLOCK_ROWS * row_floats + n_columns) * (int64_t)sizeof(float);
+  return columns_of(spec) * (int64_t)sizeof(float);
+}
+
+/* Bytes of a block's rows of a slice's inputs, in float32; the sums follow them. */
+static int64_t rows_bytes(int64_t k_of_slice)
+{
+  return yk_round_up_i64(BLOCK_ROWS * k_of_slice * (int64_t)sizeof(float), YK_DEVICE_ALIGNMENT_BYTES);
+}
+
+int64_t yk_cpu_linear_shared_bytes(const yk_linear_spec *spec)
+{
+  if (!yk_cpu_slices_are_of(spec)) return 0;
+  return rows_bytes(yk_range_size(spec->parts[0].k) / spec->k_slices) +
+         spec->k_slices * BLOCK_ROWS * columns_of(spec) * (int64_t)sizeof(float);
 }
 
 yk_status yk_cpu_slices_create(yk_device *dev, const yk_linear_spec *spec, yk_cpu_slices **out, yk_err *err)
@@ -77,13 +92,10 @@ yk_status yk_cpu_slices_create(yk_device *dev, const yk_linear_spec *spec, yk_cp
   if (!s) return yk_err_set(err, YK_E_NOMEM, "no memory for the slices of a linear layer");
   s->n = spec->k_slices;
   s->k = yk_range_size(spec->parts[0].k) / s->n;
-  for (int p = 0; p < spec->n_parts; p++) s->n_columns += yk_range_size(spec->parts[p].n);
+  s->n_columns = columns_of(spec);
   s->activation = spec->activation;
   s->f32_output = spec->f32_output;
   YK_TRY(load_bias(spec, s, err));
-  s->x = malloc((size_t)(BLOCK_ROWS * s->k) * yk_dtype_bytes(dev->dtype));
-  s->sums = malloc((size_t)(s->n * BLOCK_ROWS * s->n_columns + 1) * sizeof *s->sums);
-  if (!s->x || !s->sums) return yk_err_set(err, YK_E_NOMEM, "no memory for the sums of %d slices", s->n);
   for (int i = 0; i < s->n; i++) {
     const yk_linear_spec slice = yk_cpu_slice_of(spec, i);
     YK_TRY(dev->ops->linear_create(dev, &slice, &s->of[i], err));
@@ -95,26 +107,27 @@ void yk_cpu_slices_destroy(yk_device *dev, yk_cpu_slices *s)
 {
   if (!s) return;
   for (int i = 0; i < s->n; i++) dev->ops->linear_destroy(dev, s->of[i]);
-  free(s->x);
-  free(s->sums);
   free(s->bias);
   free(s);
 }
 
-static float *sums_of(const yk_cpu_slices *s, int slice, int64_t row)
+/* Sums [n, BLOCK_ROWS, n_columns], after the inputs in the memory that all layers share. */
+static float *sums_of(const yk_cpu_device *cpu, const yk_cpu_slices *s, int slice, int64_t row)
 {
-  return s->sums + (slice * BLOCK_ROWS + row) * s->n_columns;
+  float *sums = (float *)(void *)((char *)cpu->slices + rows_bytes(s->k));
+  return sums + (slice * BLOCK_ROWS + row) * s->n_columns;
 }
 
 static yk_status multiply_slice(yk_device *dev, const yk_cpu_slices *s, int slice, const yk_linear_args *rows,
                                 yk_err *err)
 {
+  const yk_cpu_device *cpu = yk_cpu_device_of(dev);
   const size_t row_bytes = (size_t)s->k * yk_dtype_bytes(dev->dtype);
+  char *x = cpu->slices; /* act [BLOCK_ROWS, k] */
   const yk_linear_args args = {
-      .x = s->x, .y = sums_of(s, slice, 0), .n_tokens = rows->n_tokens, .y_stride = s->n_columns};
+      .x = x, .y = sums_of(cpu, s, slice, 0), .n_tokens = rows->n_tokens, .y_stride = s->n_columns};
   for (int32_t row = 0; row < rows->n_tokens; row++)
-    memcpy((char *)s->x + (size_t)row * row_bytes, yk_cpu_at(dev->dtype, rows->x, (row * s->n + slice) * s->k),
-           row_bytes);
+    memcpy(x + (size_t)row * row_bytes, yk_cpu_at(dev->dtype, rows->x, (row * s->n + slice) * s->k), row_bytes);
   return dev->ops->linear_forward(dev, s->of[slice], &args, err);
 }
 
@@ -132,11 +145,11 @@ static void finish_rows(void *context, int thread, int64_t begin, int64_t end)
   const yk_dtype dtype = s->f32_output ? YK_F32 : c->cpu->base.dtype;
   (void)thread;
   for (int64_t row = begin; row < end; row++) {
-    float *sum = sums_of(s, 0, row);
+    float *sum = sums_of(c->cpu, s, 0, row);
     for (int step = 1; step < s->n; step *= 2)
       for (int i = 0; i < s->n; i += 2 * step) {
-        float *to = sums_of(s, i, row);
-        const float *from = sums_of(s, i + step, row);
+        float *to = sums_of(c->cpu, s, i, row);
+        const float *from = sums_of(c->cpu, s, i + step, row);
         for (int64_t n = 0; n < s->n_columns; n++) to[n] += from[n];
       }
     for (int64_t n = 0; n < s->n_columns; n++) sum[n] += s->bias[n];

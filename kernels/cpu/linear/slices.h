@@ -16,11 +16,11 @@ static inline bool yk_cpu_slices_are_of(const yk_linear_spec *spec)
 /* yk_cpu_slice_of - the layer of slice number i: its sums in float32, without bias and activation. */
 yk_linear_spec yk_cpu_slice_of(const yk_linear_spec *spec, int i);
 
-/* yk_cpu_slices_bytes - memory of the rows and sums of a layer, for inputs in float32. */
+/* yk_cpu_slices_bytes - memory of a layer in addition to the layers of its slices and to linear_shared_bytes. */
 int64_t yk_cpu_slices_bytes(const yk_linear_spec *spec);
 
 /* yk_cpu_slices_create - the slices of a layer that yk_linear_check accepts. The caller destroys *out, also after an
- *   error. Errors: those of linear_create. */
+ *   error, and reserves yk_cpu_linear_shared_bytes in yk_cpu_device.slices. Errors: those of linear_create. */
 yk_status yk_cpu_slices_create(yk_device *dev, const yk_linear_spec *spec, yk_cpu_slices **out, yk_err *err);
 void yk_cpu_slices_destroy(yk_device *dev, yk_cpu_slices *slices);
 

@@ -6,8 +6,7 @@
 #include "kernels/cuda/blas/blas.h"
 #include "kernels/cuda/layout/adapters.h"
 
-/* ---- The table row of a part
- * --------------------------------------------------------------------------------------- */
+/* ---- The table row of a part ------------------------------------------------------------------------------------- */
 
 static bool takes(const yk_cuda_format *format, const yk_linear_spec *spec, int i)
 {
@@ -93,8 +92,13 @@ bool yk_cuda_linear_keeps(const yk_linear_spec *spec, int i)
   return (format && format->gemm != &yk_cuda_gemm_16_bits) || is_rounded(spec, i);
 }
 
-/* ---- Offsets
- * ------------------------------------------------------------------------------------------------------- */
+bool yk_cuda_linear_divides(const yk_linear_spec *spec, int i)
+{
+  const yk_cuda_format *format = format_of(spec, i);
+  return format && format->gemm->takes_slices;
+}
+
+/* ---- Offsets ----------------------------------------------------------------------------------------------------- */
 
 /* Adds part i to the previous GEMM, or begins a new one. */
 static void add_part(const yk_linear_spec *spec, yk_dtype dtype, int i, const yk_cuda_format *format,

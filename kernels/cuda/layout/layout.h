@@ -32,6 +32,9 @@ int64_t yk_cuda_linear_bytes(const yk_linear_spec *spec);
  *   rounds the part to 16 bits. A gate and an up that no GEMM takes together become 16-bit floats. */
 bool yk_cuda_linear_keeps(const yk_linear_spec *spec, int i);
 
+/* yk_cuda_linear_divides - linear_divides of the device's table. */
+bool yk_cuda_linear_divides(const yk_linear_spec *spec, int i);
+
 /* yk_cuda_linear_staging_bytes - staging bytes of a grouped forward of an experts' layer (yk_grouped_args): x of each
  *   slot in the order of its matrix, or quantised. */
 int64_t yk_cuda_linear_staging_bytes(const yk_linear_spec *spec);

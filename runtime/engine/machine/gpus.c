@@ -22,6 +22,7 @@ yk_status yk_gpus_measure(const yk_checkpoint *checkpoint, const yk_settings *se
                          .abilities = &yk_cuda_abilities,
                          .linear_bytes = yk_cuda_linear_bytes,
                          .linear_keeps = yk_cuda_linear_keeps,
+                         .linear_divides = yk_cuda_linear_divides,
                          .mixture_scratch_bytes = yk_cuda_mixture_scratch_bytes,
                          .latent_scratch_bytes = yk_cuda_latent_scratch_bytes,
                          .needs_kv_staging = true};

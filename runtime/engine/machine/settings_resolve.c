@@ -281,6 +281,7 @@ static yk_status measure_ranks(const yk_checkpoint *checkpoint, const yk_setting
                                .abilities = &yk_cpu_abilities,
                                .linear_bytes = yk_cpu_linear_bytes,
                                .linear_keeps = yk_cpu_linear_keeps,
+                               .linear_shared_bytes = yk_cpu_linear_shared_bytes,
                                .mixture_scratch_bytes = yk_cpu_mixture_scratch_bytes};
   for (int rank = 0; rank < s->world.n_ranks; rank++) {
     const yk_rank_place place = yk_rank_place_in(&s->world, rank);
