@@ -188,13 +188,14 @@ def add_quantising(page, results):
         f"perplexity, of text that did not calibrate AWQ: CPU ranks in float32, `bench_accuracy.py`, which describes "
         f"the formats, {link(of_formats, formats['commit'])}. The demo model's perplexity by method, groups of 128, "
         f"more context: {methods} ({link(name, found['commit'])}, `bench_quantize.py`)"))
-    rows = []
-    for model, title in QUANTISED:
-        of_model = [row for row in formats["rows"] if row["model"] == model]
-        rows.append([f"{title}, {of_model[0]['positions']:,} tokens"] + [
-            f"{row['mean_kl']:.3g}, {row['perplexity']:.3f}" if row["variant"] != "unquantised" else
-            f"{row['perplexity']:.3f}" for row in of_model])
-    page.table(["KL, perplexity"] + [row["variant"] for row in of_model], rows)
+    of_models = [[row for row in formats["rows"] if row["model"] == model] for model, _ in QUANTISED]
+    variants = [row["variant"] for row in max(of_models, key=len)]
+    table = []
+    for (_, title), of_model in zip(QUANTISED, of_models):
+        found = {row["variant"]: f"{row['mean_kl']:.3g}, {row['perplexity']:.3f}" for row in of_model}
+        found["unquantised"] = f"{one(of_model, variant='unquantised')['perplexity']:.3f}"
+        table.append([f"{title}, {of_model[0]['positions']:,} tokens"] + [found.get(variant) for variant in variants])
+    page.table(["KL, perplexity"] + variants, table)
 
 
 def quantise_time(results):
