@@ -22,7 +22,9 @@ yk_shard_heads yk_shard_heads_of(int64_t n_heads, int64_t n_kv_heads, int rank, 
 
 yk_range yk_shard_ffn_of(int64_t ffn_size, int64_t group, int rank, int n_ranks)
 {
-  int64_t unit = group > 0 ? group : 8;
+  enum { GPU_INPUTS = 32 }; /* GEMMs of quantised weights take multiples */
+  int64_t unit = group > 0 ? group : 8, whole = unit / yk_gcd_i64(unit, GPU_INPUTS) * GPU_INPUTS;
+  if (group > 0 && yk_ceil_div_i64(ffn_size, whole) >= n_ranks) unit = whole;
   /* Fewer groups than ranks: cut inside a group, at the largest unit that leaves no rank without work. */
   for (int64_t grain = 64; yk_ceil_div_i64(ffn_size, unit) < n_ranks && grain >= 8; grain /= 2)
     if (grain < unit) unit = grain;

@@ -20,7 +20,8 @@ typedef struct yk_shard_heads {
 yk_shard_heads yk_shard_heads_of(int64_t n_heads, int64_t n_kv_heads, int rank, int n_ranks);
 
 /* yk_shard_ffn_of - columns of gate and up, rows of down_proj's K. Cut at whole quantisation groups of down_proj if
- *   there are at least as many groups as ranks; else at the largest of 64, 32, 16, 8 with which no rank is empty, or at
+ *   there are at least as many groups as ranks, and at multiples of 32 too if there are enough of these, since a GPU's
+ *   GEMM of quantised weights takes no other K; else at the largest of 64, 32, 16, 8 with which no rank is empty, or at
  *   8 if there is none. group: of down_proj, 0 if not quantised (cut at multiples of 8). ffn_size need not be a
  *   multiple of any of these: the last unit may be short. */
 yk_range yk_shard_ffn_of(int64_t ffn_size, int64_t group, int rank, int n_ranks);

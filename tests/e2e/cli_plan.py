@@ -307,6 +307,19 @@ class Plan(harness.Case):
             "kv_cache_scheme": {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False}}
         self.assertEqual(self.plan("--tp", 2, model=self.config_dir(config))[0]["kv_cache_dtype"], "float16")
 
+    def test_4_bit_floats_on_any_ranks(self):
+        """28,672 channels are 1,792 blocks of 16: GPUs would keep shares of 597 or 299 blocks as 16 bits."""
+        floats = {**LLAMA_3_70B, "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4",
+                                                         "ignore": ["lm_head"]}}
+        plans = self.plan("--device-memory", "141GiB", model=self.config_dir(floats), device="cuda")
+        one = plans[0]["ranks"][0]["weight_bytes"]
+        for plan in plans:
+            self.assertEqual(plan["reason"], "")
+            self.assertLess(sum(rank["weight_bytes"] for rank in plan["ranks"]), 1.04 * one)
+        odd = self.config_dir({**floats, "intermediate_size": 28672 + 16})
+        plan, = self.plan("--device-memory", "141GiB", "--tp", 2, model=odd, device="cuda")
+        self.assertIn("80 weights are kept as 16 bits", plan["reason"])  # on the last rank alone
+
     def test_an_index_without_its_files(self):
         model = os.path.join(harness.FAMILIES, "qwen3_bf16")
         alone = self.config_dir({})

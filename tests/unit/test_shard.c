@@ -58,9 +58,9 @@ static void heads_have_every_kv_head_they_read(void **state)
 static void ffn_is_cut_at_groups_while_there_are_enough(void **state)
 {
   (void)state;
-  static const int64_t groups[] = {0, 32, 64, 128};
+  static const int64_t groups[] = {0, 16, 24, 32, 64, 128};
   for (int n_ranks = 1; each_case(n_ranks, n_ranks <= 8); n_ranks++)
-    for (size_t g = 0; g < 4; g++)
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
       for (int64_t ffn = 8; ffn <= 2048; ffn += 8) {
         int64_t end = 0;
         int idle = 0;
@@ -75,6 +75,17 @@ static void ffn_is_cut_at_groups_while_there_are_enough(void **state)
         assert_int_equal(end, ffn);
         if (ffn >= 8 * n_ranks) assert_int_equal(idle, 0); /* no rank is idle while there is a grain for each */
       }
+}
+
+/* Nemotron-3-Super's experts have 168 groups of 16 channels: 21 of them are no multiple of 32. */
+static void ffn_is_cut_at_whole_inputs_of_gpus(void **state)
+{
+  (void)state;
+  for (int rank = 0; each_case(rank, rank < 8); rank++)
+    assert_int_equal(yk_range_size(yk_shard_ffn_of(2688, 16, rank, 8)), rank < 4 ? 352 : 320);
+  assert_int_equal(yk_range_size(yk_shard_ffn_of(96, 16, 0, 6)), 16); /* too few: every rank gets a group */
+  assert_int_equal(yk_range_size(yk_shard_ffn_of(96, 24, 1, 3)), 24);
+  assert_int_equal(yk_range_size(yk_shard_ffn_of(192, 24, 1, 2)), 96);
 }
 
 /* Local group j of a regrouped shard must be within one source group, which makes it exact. */
@@ -108,9 +119,11 @@ static void regrouping_takes_the_coarsest_grain(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(ranges_cover_everything_once), cmocka_unit_test(heads_have_every_kv_head_they_read),
-      cmocka_unit_test(ffn_is_cut_at_groups_while_there_are_enough),
-      cmocka_unit_test(local_groups_never_cross_a_source_group), cmocka_unit_test(regrouping_takes_the_coarsest_grain)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(ranges_cover_everything_once),
+                                     cmocka_unit_test(heads_have_every_kv_head_they_read),
+                                     cmocka_unit_test(ffn_is_cut_at_groups_while_there_are_enough),
+                                     cmocka_unit_test(ffn_is_cut_at_whole_inputs_of_gpus),
+                                     cmocka_unit_test(local_groups_never_cross_a_source_group),
+                                     cmocka_unit_test(regrouping_takes_the_coarsest_grain)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

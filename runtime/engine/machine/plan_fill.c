@@ -73,8 +73,11 @@ void yk_plan_note(const yk_model_config *config, const yk_model_memory *memory, 
     remark(plan, "max_seqs is lowered from %d to %d, whose recurrent states fit", wanted_seqs, plan->max_seqs);
   remark_ranks_without("attention head", config->n_heads, plan);
   if (plan->expert_parallel) remark_ranks_without("expert", config->experts.n_experts, plan);
-  if (memory[0].n_unkept > 0)
-    remark(plan, "%d weights are kept as 16 bits: %s have no GEMM for their format", memory[0].n_unkept,
+  int32_t n_unkept = 0; /* of the rank that has most: slices of the others may fit a GEMM */
+  for (int rank = 0; rank < plan->n_ranks; rank++)
+    n_unkept = memory[rank].n_unkept > n_unkept ? memory[rank].n_unkept : n_unkept;
+  if (n_unkept > 0)
+    remark(plan, "%d weights are kept as 16 bits: %s have no GEMM for their format", n_unkept,
            plan->device == YK_DEVICE_CUDA ? "GPUs" : "CPU ranks");
   if (memory[0].n_float_inputs > 0)
     remark(plan, "inputs of %d weights stay floats, although the checkpoint requests 8-bit inputs",
