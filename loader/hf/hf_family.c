@@ -162,8 +162,8 @@ static const known_name model_types[] = {
 };
 /* Short, so that the list fits into a message after the name of a class; loader/README.md has a table of classes. */
 static const char supported_architectures[] =
-    "Llama, Mistral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM, gpt-oss, MiniMax, Nemotron, Gemma 3, 4, "
-    "Seed, Ernie, Granite, Hunyuan, MiniCPM, FM9G, Phi-3";
+    "Llama, Mistral, Qwen2 to 3.8, DeepSeek-V2 to V3.2, Kimi-K2, ChatGLM, GLM, gpt-oss, MiniMax-M2, Nemotron, "
+    "Gemma 3, 4, Seed, Ernie, Granite, Hunyuan, MiniCPM, FM9G, Phi-3";
 
 static const known_name *find_name(const known_name *table, size_t n, const char *name)
 {
