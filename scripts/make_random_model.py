@@ -188,9 +188,14 @@ class ModelTensors:
                                        draw_normal(0.0, 0.05, "F32")))
             networks = [(f".experts.{i}", config["moe_intermediate_size"]) for i in range(n_experts(config))]
             networks.append((".shared_experts", config["moe_shared_expert_intermediate_size"]))
+        latent = config.get("moe_latent_size")
+        if latent and kind == "E":
+            self.linear(f"{layer}.mixer.fc1_latent_proj", self.hidden, latent)
+            self.linear(f"{layer}.mixer.fc2_latent_proj", latent, self.hidden)
         for name, size in networks:
-            self.linear(f"{layer}.mixer{name}.up_proj", self.hidden, size)
-            self.linear(f"{layer}.mixer{name}.down_proj", size, self.hidden)
+            width = latent if latent and name.startswith(".experts") else self.hidden
+            self.linear(f"{layer}.mixer{name}.up_proj", width, size)
+            self.linear(f"{layer}.mixer{name}.down_proj", size, width)
 
     def nemotron(self):
         head_std = LOGIT_STD / math.sqrt(self.hidden)

@@ -81,6 +81,14 @@ LLAMA4 = {"model_type": "llama4_text", "architectures": ["Llama4ForCausalLM"], "
           "num_attention_heads": 40, "num_experts_per_tok": 1, "num_hidden_layers": 48, "num_key_value_heads": 8,
           "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": False, "vocab_size": 202048}
 
+NEMOTRON_3 = {"architectures": ["NemotronHForCausalLM"], "model_type": "nemotron_h", "attention_bias": False,
+              "bos_token_id": 1, "eos_token_id": 2, "chunk_size": 128, "conv_kernel": 4, "expand": 2, "head_dim": 128,
+              "layer_norm_epsilon": 1e-5, "mamba_head_dim": 64, "mamba_hidden_act": "silu", "mlp_bias": False,
+              "mlp_hidden_act": "relu2", "max_position_embeddings": 262144, "n_group": 1, "n_groups": 8,
+              "n_shared_experts": 1, "norm_topk_prob": True, "num_attention_heads": 32, "num_key_value_heads": 2,
+              "ssm_state_size": 128, "tie_word_embeddings": False, "time_step_limit": [0.0, float("inf")],
+              "topk_group": 1, "use_bias": False, "use_conv_bias": True, "vocab_size": 131072}
+
 PRESETS = {
     "qwen3-0.6b": {**QWEN3, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
                    "max_window_layers": 28, "num_attention_heads": 16, "tie_word_embeddings": True},
@@ -119,18 +127,17 @@ PRESETS = {
                    "num_key_value_heads": 8, "num_local_experts": 256, "rms_norm_eps": 1e-6, "rope_theta": 5000000.0,
                    "rotary_dim": 64, "scoring_func": "sigmoid", "shared_intermediate_size": 0,
                    "tie_word_embeddings": False, "use_qk_norm": True, "use_routing_bias": True, "vocab_size": 200064},
-    "nemotron-3-nano": {"architectures": ["NemotronHForCausalLM"], "model_type": "nemotron_h", "attention_bias": False,
-                        "bos_token_id": 1, "eos_token_id": 2, "chunk_size": 128, "conv_kernel": 4, "expand": 2,
-                        "head_dim": 128, "hidden_size": 2688, "intermediate_size": 1856, "layer_norm_epsilon": 1e-5,
+    "nemotron-3-nano": {**NEMOTRON_3, "hidden_size": 2688, "intermediate_size": 1856, "mamba_num_heads": 64,
                         "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
-                        "mamba_head_dim": 64, "mamba_hidden_act": "silu", "mamba_num_heads": 64, "mlp_bias": False,
-                        "mlp_hidden_act": "relu2", "max_position_embeddings": 262144, "moe_intermediate_size": 1856,
-                        "moe_shared_expert_intermediate_size": 3712, "n_group": 1, "n_groups": 8,
-                        "n_routed_experts": 128, "n_shared_experts": 1, "norm_topk_prob": True,
-                        "num_attention_heads": 32, "num_experts_per_tok": 6, "num_hidden_layers": 52,
-                        "num_key_value_heads": 2, "routed_scaling_factor": 2.5, "ssm_state_size": 128,
-                        "tie_word_embeddings": False, "time_step_limit": [0.0, float("inf")], "topk_group": 1,
-                        "use_bias": False, "use_conv_bias": True, "vocab_size": 131072},
+                        "moe_intermediate_size": 1856, "moe_shared_expert_intermediate_size": 3712,
+                        "n_routed_experts": 128, "num_experts_per_tok": 6, "num_hidden_layers": 52,
+                        "routed_scaling_factor": 2.5},
+    "nemotron-3-super": {**NEMOTRON_3, "hidden_size": 4096, "intermediate_size": 2688, "mamba_num_heads": 128,
+                         "hybrid_override_pattern": "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*"
+                                                    "EMEMEMEMEM*EMEMEMEM*EMEMEMEME",
+                         "moe_intermediate_size": 2688, "moe_latent_size": 1024,
+                         "moe_shared_expert_intermediate_size": 5376, "n_routed_experts": 512,
+                         "num_experts_per_tok": 22, "num_hidden_layers": 88, "routed_scaling_factor": 5.0},
     "llama-4-scout": {**LLAMA4, "interleave_moe_layer_step": 1, "max_position_embeddings": 10485760,
                       "num_local_experts": 16, "use_qk_norm": True,
                       "rope_scaling": {"rope_type": "llama3", "factor": 16.0, "low_freq_factor": 1.0,
