@@ -9,7 +9,9 @@
  *              from shared memory (B operand). The tensor cores add the products of one group of scales, of int8_t
  *              exactly, in int32; these sums are multiplied with the scales and added in float32 registers
  *
- * One warpgroup's sums are scaled while the tensor cores work for the other warpgroup.
+ * The tokens of a tile are multiplied in chunks of N. A chunk's sums are scaled while the tensor cores work on the next
+ * chunk, in a second set of sums, and for the other warpgroup. With one set, both warpgroups would wait for the tensor
+ * cores and scale at the same times, since the tensor cores divide their time between them.
  *
  * Programmatic dependent launch: copies of the first stages' weights are issued before griddepcontrol.wait, so that
  * they arrive while the preceding kernel quantises x; x and partial sums are read after the wait. Then the next kernel
@@ -89,7 +91,7 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
 {
   using tile_weights = k_tile_weights<DTYPE, CODE, PANEL>;
   tile_weights sets[AHEAD ? 2 : 1];
-  sum_type<CODE> sums[N / 8][4];
+  sum_type<CODE> sums[2][N / 8][4];
   uint32_t own_panel = (warpgroup * yk_gemm::WARPGROUP_PANELS + warp) * PANEL::BYTES;
   yk_ptx::keep_in_registers(own_panel, lane);
 #pragma unroll
@@ -103,26 +105,31 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
   const auto multiply = [&](const tile_weights &current, tile_weights &next, bool has_next) {
     yk_ptx::mbarrier_wait_asm_loop(x.full(), x.at.phase);
     const uint64_t b = yk_ptx::tile_descriptor(x.data(), 1024, 16);
+    constexpr int TOKEN_CHUNKS = TOKENS / N, CHUNKS = PANEL::GROUPS * TOKEN_CHUNKS;
+    const auto scale = [&](int chunk) {
+      yk_ptx::pin(sums[chunk % 2]);
+      add_scaled<N>(current.scales[chunk / TOKEN_CHUNKS], sums[chunk % 2],
+                    reinterpret_cast<float(&)[N / 8][4]>(acc[chunk % TOKEN_CHUNKS * (N / 8)]));
+    };
 #pragma unroll
-    for (int group = 0; group < PANEL::GROUPS; group++) {
+    for (int chunk = 0; chunk < CHUNKS; chunk++) {
+      yk_ptx::wgmma_fence();
 #pragma unroll
-      for (int first = 0; first < TOKENS; first += N) {
-        yk_ptx::wgmma_fence();
-#pragma unroll
-        for (int i = 0; i < tile_weights::GROUP_STEPS; i++) {
-          const int step = group * tile_weights::GROUP_STEPS + i;
-          yk_ptx::wgmma<CODE, N>::run_rs(sums, current.a[step], b + yk_ptx::descriptor_step(first * 128 + step * 32),
-                                         i > 0);
-        }
-        yk_ptx::wgmma_commit();
-        if constexpr (AHEAD) {
-          if (group == PANEL::GROUPS - 1 && first == TOKENS - N && has_next) fetch(next);
-        }
-        yk_ptx::wgmma_wait<0>();
-        yk_ptx::pin(sums);
-        add_scaled<N>(current.scales[group], sums, reinterpret_cast<float(&)[N / 8][4]>(acc[first / 8]));
+      for (int i = 0; i < tile_weights::GROUP_STEPS; i++) {
+        const int step = chunk / TOKEN_CHUNKS * tile_weights::GROUP_STEPS + i;
+        yk_ptx::wgmma<CODE, N>::run_rs(sums[chunk % 2], current.a[step],
+                                       b + yk_ptx::descriptor_step(chunk % TOKEN_CHUNKS * N * 128 + step * 32), i > 0);
       }
+      yk_ptx::wgmma_commit();
+      if constexpr (AHEAD) {
+        if (chunk == CHUNKS - 1 && has_next) fetch(next);
+      }
+      if (chunk == 0) continue;
+      yk_ptx::wgmma_wait<1>();
+      scale(chunk - 1);
     }
+    yk_ptx::wgmma_wait<0>();
+    scale(CHUNKS - 1);
     yk_gemm::release_stage<CLUSTER>(x.empty(), lane);
     x.advance();
   };
