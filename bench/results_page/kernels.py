@@ -18,12 +18,15 @@ def add_gemm(page, results):
     kinds = (("W4A16", "linear_h200_f16.json", ("qkv", "o", "gate_up", "down")),
              ("W8A8", "linear_h200_w8a8.json", ("qkv", "gate_up", "down")),
              ("W8A16", "linear_h200_int8.json", ("gate_up",)))
-    w4a8, whole = (results.measured(name) for name in ("linear_h200_w4a8.json", "activations_fp8_h200.json"))
+    w4a8, whole, later = (results.measured(name) for name in (
+        "linear_h200_w4a8.json", "activations_fp8_h200.json", "activations_h200.json"))
     beside = ", ".join(
         f"{TITLES[row['shape']].split()[0]} {number(row['us'])} ({number(row['w4a16_us'])})" for row in w4a8["rows"]
         if row["m"] == 2048)
-    prefill = " instead of ".join(f"{field(whole['runs'], 'prefill_throughput', batch=64, activations=kind):,.0f}"
-                                  for kind in ("fp8", "auto"))
+    before = field(whole["runs"], "prefill_throughput", batch=64, activations="auto")
+    both = ", ".join(
+        f"{kind} " + " and ".join(f"{run['prefill_throughput']:,.0f}" for run in later["runs"]
+                                  if run["activations"] == kind and run["batch"] == 64) for kind in ("fp8", "int8"))
     files = [results.measured(name) for _, name, _ in kinds]
     met = ", ".join(f"{sum(row['met'] for row in found['rows'])} of {len(found['rows'])}" for found in files)
     bf16, h100 = results.measured("linear_h200_bf16.json"), results.measured("linear_h100_w8a8.json")
@@ -33,9 +36,10 @@ def add_gemm(page, results):
         f"goal (roofline / 0.75 or roofline + 2.5 us; with 16-bit activations and more than 256 tokens within 5 % of "
         f"cuBLAS). Goals met: {met} points. NVIDIA H200, `bench_linear`, `--format w8a8`, `int8`; bfloat16 "
         f"{link('linear_h200_bf16.json', bf16['commit'])}, W8A8 on H100 "
-        f"{link('linear_h100_w8a8.json', h100['commit'])}. 4-bit weights with inputs in 8-bit floats "
-        f"(`--activations fp8`), 2,048 tokens with quantising x (W4A16): {beside}, "
-        f"{link('linear_h200_w4a8.json', w4a8['commit'])}; prefill of Qwen3-8B, 64 x 512, {prefill} tokens/s, "
+        f"{link('linear_h100_w8a8.json', h100['commit'])}. `--activations fp8`, "
+        f"2,048 tokens with quantising x (W4A16): {beside}, "
+        f"{link('linear_h200_w4a8.json', w4a8['commit'])}; Qwen3-8B prefill, 64 x 512: {both} tokens/s "
+        f"{link('activations_h200.json', later['commit'])}, W4A16 {before:,.0f} "
         f"{link('activations_fp8_h200.json', whole['commit'])}"))
     rows = []
     for (kind, name, shapes), found in zip(kinds, files):
