@@ -1,5 +1,6 @@
-/* Prompts against those of the public `transformers` package (golden/make_chat_goldens.py): byte for byte, with
- * tokenizers whose added tokens occur in hardly any text, in many texts, and in nearly all. */
+/* Prompts against those of the public `transformers` package (golden/make_chat_goldens.py), and with the templates of
+ * scripts/chat_templates against models' own code (golden/make_dsv32_goldens.py): byte for byte, with tokenizers whose
+ * added tokens occur in hardly any text, in many texts, and in nearly all. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +18,7 @@
 
 #define CASES      YOKE_TESTS_DIR "/golden/chat/cases/"
 #define TEMPLATES  YOKE_TESTS_DIR "/golden/chat/templates/"
+#define OURS       YOKE_TESTS_DIR "/../scripts/chat_templates/"
 #define TOKENIZERS YOKE_TESTS_DIR "/golden/tokenizer/"
 
 /* One run over the goldens of a template. */
@@ -134,6 +136,7 @@ static void check_all(const char *tokenizer_name, size_t *n_plain)
     if (!end) continue;
     *end = '\0';
     snprintf(path, sizeof path, TEMPLATES "%s.jinja", name);
+    if (access(path, R_OK) != 0) snprintf(path, sizeof path, OURS "%s.jinja", name);
     check_template(name, tokenizer_name, path, &of);
     n_cases += of.n_cases;
     n_failed += of.n_failed;
