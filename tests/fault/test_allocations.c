@@ -121,7 +121,7 @@ static int live(const yk_engine_options *options)
   return n_errors;
 }
 
-enum { FAIL_EVERY = TEST_IS_SANITIZED ? 3 : 1 };
+enum { FAIL_EVERY = TEST_IS_SANITIZED ? 5 : 1 };
 
 static void any_allocation_may_fail(void **state)
 {
