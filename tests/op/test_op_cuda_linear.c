@@ -66,6 +66,23 @@ static void test_packed(void **state)
       for (int t = 0; t < 4; t++) check_case(gpu_dtypes[d], &packed_cases[c], token_counts[t], 300 + (uint32_t)c);
 }
 
+/* Rows have the same bits in any batch, and halves of the slices add up to the whole. Kernels for 9.0. */
+static void test_slices_of_inputs(void **state)
+{
+  yk_cuda_device_info info;
+  (void)state;
+  op_ok(yk_cuda_device_query(0, &info, &err));
+  if (info.compute_major != 9) skip();
+  static const int32_t token_counts[] = {1, 20, 150, 300};
+  for (int d = 0; d < N_GPU_DTYPES; d++)
+    for (size_t c = 0; each_case(c, c < sizeof sliced_cases / sizeof *sliced_cases); c++) {
+      const linear_case *shape = &sliced_cases[c];
+      for (int t = 0; t < 4; t++) check_case(gpu_dtypes[d], shape, token_counts[t], 400 + (uint32_t)c);
+      check_linear_batches(&cuda_target, gpu_dtypes[d], shape);
+      if (shape->f32_output && shape->k_slices > 1) check_linear_halves(&cuda_target, gpu_dtypes[d], shape);
+    }
+}
+
 static void test_few_shapes(void **state)
 {
   (void)state;
@@ -160,10 +177,15 @@ int main(void)
   int gate = gpu_gate(1);
   if (gate != GPU_GO) return gate;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_table),           cmocka_unit_test(test_packed),
-      cmocka_unit_test(test_random_shapes),   cmocka_unit_test(test_planted_faults_are_seen),
-      cmocka_unit_test(test_same_bits_again), cmocka_unit_test(test_matrices_side_by_side),
-      cmocka_unit_test(test_as_16_bits),      cmocka_unit_test(test_contradictions_are_refused),
+      cmocka_unit_test(test_table),
+      cmocka_unit_test(test_packed),
+      cmocka_unit_test(test_random_shapes),
+      cmocka_unit_test(test_planted_faults_are_seen),
+      cmocka_unit_test(test_same_bits_again),
+      cmocka_unit_test(test_matrices_side_by_side),
+      cmocka_unit_test(test_as_16_bits),
+      cmocka_unit_test(test_contradictions_are_refused),
+      cmocka_unit_test(test_slices_of_inputs),
   };
   const struct CMUnitTest small[] = {cmocka_unit_test(test_few_shapes)};
   return gpu_is_small() ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);

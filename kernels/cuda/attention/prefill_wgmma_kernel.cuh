@@ -44,6 +44,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
   if (prefill_tiles<HD>::SPLITS && !p.is_invariant && threadIdx.x / 32 == 2)
     n_key_tiles = count_key_tiles<prefill_tiles<HD>::TILE_N>(p, tokens_per_tile);
   wait_for_previous_kernel();
+  if (p.is_invariant) let_next_kernel_start(); /* decode has few work tiles: the next GEMM loads weights meanwhile */
   if (warpgroup == 0) {
     lower_registers<PRODUCER_REGISTERS>();
     if (threadIdx.x < 32) {

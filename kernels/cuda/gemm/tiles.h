@@ -81,17 +81,15 @@ constexpr wgmma_shape WGMMA_SHAPES[] = {
 };
 constexpr int N_WGMMA_SHAPES = sizeof WGMMA_SHAPES / sizeof *WGMMA_SHAPES;
 
-/* Tiles of the kernel with a fixed division of K (dense/sliced_kernel.cuh), all of 128 columns. Two thread blocks of
- * HALF fit on a multiprocessor, and both may belong to one GEMM. */
+/* Tiles of the kernel with a fixed division of K (dense/sliced_kernel.cuh), of 64 columns for each warpgroup. */
 struct sliced_shape {
-  int n; /* tile N: tokens */
+  int n;          /* tile N: tokens */
+  int warpgroups; /* consumers */
   occupancy taken;
 };
 constexpr sliced_shape SLICED_SHAPES[] = {
-    {16, occupancy::HALF},
-    {32, occupancy::HALF},
-    {64, occupancy::HALF},
-    {128, occupancy::ALL},
+    {16, 2, occupancy::HALF}, {32, 2, occupancy::HALF}, {64, 2, occupancy::HALF}, {16, 3, occupancy::MOST},
+    {32, 3, occupancy::MOST}, {64, 3, occupancy::MOST}, {128, 2, occupancy::ALL},
 };
 constexpr int N_SLICED_SHAPES = sizeof SLICED_SHAPES / sizeof *SLICED_SHAPES;
 

@@ -10,23 +10,13 @@ namespace yk_gemm {
 namespace {
 
 constexpr int MOST_X_STAGES = 6; /* as in wgmma.cu */
-/* Dynamic shared memory of a block of HALF: two of them fit on a multiprocessor. */
-constexpr int TWO_SHARED_BYTES = HALF_SHARED_BYTES[1];
-static_assert(2 * (TWO_SHARED_BYTES + BLOCK_SHARED_BYTES) <= SM_SHARED_BYTES, "two fit");
-static_assert(2 * HALF_REGISTERS * HALF_THREADS[0] <= SM_REGISTERS, "two fit");
-
-int64_t blocks_per_multiprocessor(const sliced_shape &s)
-{
-  return s.taken == occupancy::HALF ? 2 : 1;
-}
-
 /* The output tiles of m tokens. */
 struct tiling {
   int64_t along_m, along_n;
 
   static tiling of(const yk_gemm_desc &desc, const sliced_shape &s, int64_t m)
   {
-    return {ceil_div(n_panels(desc), SLICED_PANELS), ceil_div(m, s.n)};
+    return {ceil_div(n_panels(desc), sliced_panels(s.warpgroups)), ceil_div(m, s.n)};
   }
   int64_t count() const
   {
@@ -36,13 +26,14 @@ struct tiling {
 
 int64_t acc_bytes(const sliced_shape &s)
 {
-  return static_cast<int64_t>(SLICED_PANELS) * PANEL_COLUMNS * s.n * 4;
+  return static_cast<int64_t>(sliced_panels(s.warpgroups)) * PANEL_COLUMNS * s.n * 4;
 }
 
-/* Microseconds, fitted to an H200: a K tile of a block for each shape, bytes of memory and of the L2 cache in a
- * microsecond, and the exchange of partial sums. */
+/* Microseconds on an H200, from those of the same tiles in costs/h200_4_bits.inc (three warpgroups: estimated): a K
+ * tile of a block for each shape, bytes of memory and of the L2 cache in a microsecond, the exchange of partial
+ * sums. */
 struct sliced_costs {
-  double k_tile_us[N_SLICED_SHAPES] = {0.382, 0.411, 0.480, 0.613};
+  double k_tile_us[N_SLICED_SHAPES] = {0.382, 0.411, 0.480, 0.45, 0.48, 0.58, 0.613};
   double memory_bytes = 4.3e6, local_bytes = 0.12e6;
   double start_us = 1.2, slice_us = 0.1, exchange_us = 1.0, peer_us = 0.1, exchange_byte_us = 38e-6;
 };
@@ -52,10 +43,10 @@ double estimate_us(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m, 
   const sliced_costs costs;
   const sliced_shape &s = SLICED_SHAPES[tile];
   const double tiles = static_cast<double>(tiling::of(desc, s, m).count());
-  const double fit = static_cast<double>(blocks_per_multiprocessor(s) * gpu.n_multiprocessors);
+  const double fit = static_cast<double>(gpu.n_multiprocessors);
   const double rounds = splits > 1 ? 1.0 : std::ceil(tiles / fit), blocks = std::min(tiles * splits, fit);
   const double bytes = static_cast<double>(acc_bytes(s)),
-               weights = SLICED_PANELS * static_cast<double>(panel_bytes(desc));
+               weights = sliced_panels(s.warpgroups) * static_cast<double>(panel_bytes(desc));
   const double k_tile_us = std::max(costs.k_tile_us[tile], blocks * weights / costs.memory_bytes);
   const double slices = static_cast<double>(desc.k_slices) / splits;
   const double slices_us = slices * costs.slice_us + 2.0 * (slices - 1.0) * bytes / costs.local_bytes;
@@ -66,18 +57,23 @@ double estimate_us(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m, 
 }
 
 struct launch_layout {
-  int x_stages, weight_stages, shared_bytes;
+  int x_stages, weight_stages, shared_bytes, threads;
 };
 
-launch_layout lay_out(const yk_gemm_desc &desc, const sliced_shape &s)
+launch_layout lay_out(const yk_gemm_desc &desc, const sliced_shape &s, bool second_half)
 {
   launch_layout l = {};
-  const int x_bytes = x_stage_bytes(s.n), weight_bytes = SLICED_PANELS * panel_bytes(desc);
-  const int staging = SLICED_WARPGROUPS * 4 * staging_bytes(1, s.n);
-  const int rings = (s.taken == occupancy::HALF ? TWO_SHARED_BYTES : ALL_SHARED_BYTES) - staging;
+  const int x_bytes = x_stage_bytes(s.n), weight_bytes = sliced_panels(s.warpgroups) * panel_bytes(desc);
+  const int staging = s.warpgroups * 4 * staging_bytes(1, s.n);
+  const int rings = most_shared_bytes(s.taken, second_half) - staging;
   l.x_stages = std::min(MOST_X_STAGES, rings / (x_bytes + weight_bytes));
   l.weight_stages = std::min(MAX_STAGES, (rings - l.x_stages * x_bytes) / weight_bytes);
   l.shared_bytes = l.x_stages * x_bytes + l.weight_stages * weight_bytes + staging;
+  l.threads = (s.warpgroups + 1) * 128;
+  if (s.taken == occupancy::HALF) {
+    l.shared_bytes = half_shared_bytes(second_half, l.shared_bytes);
+    l.threads = HALF_THREADS[second_half];
+  }
   return l;
 }
 
@@ -96,7 +92,7 @@ yk_gemm_plan sliced_plan(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64
     const sliced_shape &s = SLICED_SHAPES[tile];
     for (int splits = 1; splits <= desc.k_slices; splits *= 2) {
       const int64_t blocks = tiling::of(desc, s, m).count() * splits;
-      if (splits > 1 && blocks > blocks_per_multiprocessor(s) * gpu.n_multiprocessors) break;
+      if (splits > 1 && blocks > gpu.n_multiprocessors) break;
       const double us = estimate_us(gpu, desc, m, tile, splits);
       if (best_us > 0.0 && us >= best_us) continue;
       best = {PLAN_SLICED, static_cast<uint8_t>(tile), 0, static_cast<uint8_t>(splits)};
@@ -109,7 +105,7 @@ yk_gemm_plan sliced_plan(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64
 size_t sliced_workspace_bytes(const yk_gemm_gpu &gpu)
 {
   int64_t most = 0;
-  for (const sliced_shape &s : SLICED_SHAPES) most = std::max(most, acc_bytes(s) * blocks_per_multiprocessor(s));
+  for (const sliced_shape &s : SLICED_SHAPES) most = std::max(most, acc_bytes(s));
   return static_cast<size_t>(gpu.n_multiprocessors * most);
 }
 
@@ -119,8 +115,7 @@ cudaError_t sliced_init()
     for (const yk_dtype dtype : {YK_F16, YK_BF16}) {
       for (const void *kernel : kernels_of(dtype, tile).of_groups) {
         if (!kernel) continue;
-        const bool is_half = SLICED_SHAPES[tile].taken == occupancy::HALF;
-        const cudaError_t error = allow_shared_bytes(kernel, is_half ? TWO_SHARED_BYTES : ALL_SHARED_BYTES);
+        const cudaError_t error = allow_shared_bytes(kernel, most_shared_bytes(SLICED_SHAPES[tile].taken, false));
         if (error != cudaSuccess) return error;
       }
     }
@@ -132,7 +127,7 @@ cudaError_t sliced_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_
                            const yk_gemm_call &call, cudaStream_t stream)
 {
   const sliced_shape &s = SLICED_SHAPES[plan.tile];
-  const launch_layout l = lay_out(desc, s);
+  const launch_layout l = lay_out(desc, s, call.second_half);
   const tiling tiles = tiling::of(desc, s, call.m);
   CUtensorMap map;
   const cudaError_t error = encode_x(gpu, desc, call, s.n, &map);
@@ -145,7 +140,7 @@ cudaError_t sliced_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_
   p.m = static_cast<int>(call.m);
   p.n = static_cast<int>(desc.n);
   p.panels = static_cast<int>(n_panels(desc));
-  const int64_t fit = blocks_per_multiprocessor(s) * gpu.n_multiprocessors;
+  const int64_t fit = gpu.n_multiprocessors;
   const int64_t blocks = plan.splits > 1 ? tiles.count() * plan.splits : std::min(tiles.count(), fit);
   const int ranges = plan.splits > 1 ? static_cast<int>(blocks) : 0;
   schedule_tiles(p, static_cast<int>(n_k_tiles(desc)), static_cast<int>(tiles.along_m), static_cast<int>(tiles.along_n),
@@ -157,7 +152,7 @@ cudaError_t sliced_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_
   p.slice_k_tiles = static_cast<int>(n_k_tiles(desc) / desc.k_slices);
   p.f32_output = desc.f32_output;
   void *args[] = {&map, &p};
-  return launch_clusters(kernels_of(desc.dtype, plan.tile).get(desc), blocks, 1, HALF_THREADS[0], l.shared_bytes, args,
+  return launch_clusters(kernels_of(desc.dtype, plan.tile).get(desc), blocks, 1, l.threads, l.shared_bytes, args,
                          stream);
 }
 

@@ -14,7 +14,8 @@ struct sliced_family {
     if constexpr (!has_groups(ENCODING, GROUPS))
       return nullptr;
     else
-      return reinterpret_cast<const void *>(sliced_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, S.n, S.taken>);
+      return reinterpret_cast<const void *>(
+          sliced_kernel<DTYPE, panel_layout<ENCODING, GROUPS>, S.warpgroups, S.n, S.taken>);
   }
 };
 

@@ -1,12 +1,12 @@
 /* sliced_kernel.cuh - WNA16 GEMM on 9.0 with a fixed division of K: the main loop, the rings and the epilogue of
  * wgmma_kernel.cuh, for any number of tokens.
  *
- *   grid       up to two thread blocks per multiprocessor (SLICED_SHAPES); the tile scheduler (schedule.cuh) assigns
- *              whole tiles round-robin, or one K range of a tile to each thread block
+ *   grid       at most one thread block per multiprocessor; the tile scheduler (schedule.cuh) assigns whole tiles
+ *              round-robin, or one K range of a tile to each thread block
  *   producers  as in wgmma_kernel.cuh
- *   consumers  two warpgroups of 64 columns each: the main loop runs once for each slice of K, and the sums of slices
- *              are added in a binary tree, whose pending left sides are in local memory; then the sums of the K ranges
- *              of a tile are exchanged and added as the tree's upper levels
+ *   consumers  two or three warpgroups of 64 columns each: the main loop runs once for each slice of K, and the sums of
+ *              slices are added in a binary tree (pending_sums.cuh); then the sums of the K ranges of a tile are
+ *              exchanged and added as the tree's upper levels
  *
  * Programmatic dependent launch: as in wgmma_kernel.cuh. */
 #ifndef YK_KERNELS_CUDA_GEMM_DENSE_SLICED_KERNEL_CUH
@@ -18,8 +18,23 @@
 
 namespace yk_gemm {
 
-constexpr int SLICED_WARPGROUPS = 2; /* consumers */
-constexpr int SLICED_PANELS = SLICED_WARPGROUPS * WARPGROUP_PANELS;
+/* Panels of a thread block's tile. */
+__host__ __device__ constexpr int sliced_panels(int warpgroups)
+{
+  return warpgroups * WARPGROUP_PANELS;
+}
+
+/* Registers per thread: at the start, then of producers and of consumers. */
+struct sliced_registers {
+  int start, producer, consumer;
+};
+
+__host__ __device__ constexpr sliced_registers sliced_registers_of(occupancy taken)
+{
+  return taken == occupancy::HALF   ? sliced_registers{HALF_REGISTERS, HALF_PRODUCER_REGISTERS, HALF_CONSUMER_REGISTERS}
+         : taken == occupancy::MOST ? sliced_registers{96, 40, 112}
+                                    : sliced_registers{168, 40, 232};
+}
 
 struct sliced_params : wgmma_params {
   int slice_k_tiles;
@@ -28,7 +43,7 @@ struct sliced_params : wgmma_params {
 
 /* Completes the sums of this block's tokens with those of its PEERS - 1 peers. Peer index ^ j has the K range that is
  * number j of the tree as seen from this block: additions are commutative, so every block has the bits of one tree. */
-template <int PEERS, int N>
+template <int PEERS, int WARPGROUPS, int N>
 __device__ __forceinline__ void receive_tree(const sliced_params &p, const tile_peers &peers, int warpgroup,
                                              float (&acc)[1][N / 8][4])
 {
@@ -40,7 +55,7 @@ __device__ __forceinline__ void receive_tree(const sliced_params &p, const tile_
     uint4 *from[PEERS];
 #pragma unroll
     for (int j = 1; j < PEERS; j++)
-      from[j] = pieces_of<1, N>(p, peers.first + (peers.index ^ j), SLICED_WARPGROUPS, warpgroup);
+      from[j] = pieces_of<1, N>(p, peers.first + (peers.index ^ j), WARPGROUPS, warpgroup);
     bool complete;
     do {
       complete = true;
@@ -85,31 +100,31 @@ __device__ __forceinline__ void receive_tree(const sliced_params &p, const tile_
 }
 
 /* Sends to each peer the partial sums of the tokens that the peer finishes, and completes those of this block. */
-template <int N>
+template <int WARPGROUPS, int N>
 __device__ __forceinline__ void exchange_tree(const sliced_params &p, int range, const tile_peers &peers, int warpgroup,
                                               float (&acc)[1][N / 8][4])
 {
-  uint4 *to = pieces_of<1, N>(p, range, SLICED_WARPGROUPS, warpgroup);
+  uint4 *to = pieces_of<1, N>(p, range, WARPGROUPS, warpgroup);
 #pragma unroll
   for (int i = 0; i < N / 8; i++) {
     if (!peers.own.holds(i)) store_inverted_relaxed_gpu16(to + i * 128, acc[0][i]);
   }
   if (peers.own.first == peers.own.end) return;
   if (peers.count == 2)
-    receive_tree<2, N>(p, peers, warpgroup, acc);
+    receive_tree<2, WARPGROUPS, N>(p, peers, warpgroup, acc);
   else if (peers.count == 4)
-    receive_tree<4, N>(p, peers, warpgroup, acc);
+    receive_tree<4, WARPGROUPS, N>(p, peers, warpgroup, acc);
   else
-    receive_tree<8, N>(p, peers, warpgroup, acc);
+    receive_tree<8, WARPGROUPS, N>(p, peers, warpgroup, acc);
 }
 
 /* Adds the sums of a tile's K ranges and writes the results of this block's tokens. acc: the sums of this range. */
-template <yk_dtype DTYPE, int N>
+template <yk_dtype DTYPE, int WARPGROUPS, int N>
 __device__ __forceinline__ void finish_sliced_tile(const sliced_params &p, int range, const tile_peers &peers,
                                                    int warpgroup, uint32_t staging, int64_t row0, int token0, int lane,
                                                    float (&acc)[1][N / 8][4])
 {
-  if (peers.count > 1) exchange_tree<N>(p, range, peers, warpgroup, acc);
+  if (peers.count > 1) exchange_tree<WARPGROUPS, N>(p, range, peers, warpgroup, acc);
   if (p.f32_output)
     write_floats<1, N>(p, row0, token0, peers.own, lane, acc);
   else if (p.activation.is_gated)
@@ -120,9 +135,9 @@ __device__ __forceinline__ void finish_sliced_tile(const sliced_params &p, int r
 
 /* A consumer warp: processes all work tiles of the block. The accumulators of a slice are new variables, since wgmma
  * would be serialised if other instructions wrote their registers. */
-template <yk_dtype DTYPE, typename PANEL, int N>
+template <yk_dtype DTYPE, typename PANEL, int WARPGROUPS, int N>
 __device__ __forceinline__ void consume_slices(const sliced_params &p,
-                                               const block_shared_memory<PANEL, SLICED_WARPGROUPS, N> &memory)
+                                               const block_shared_memory<PANEL, WARPGROUPS, N> &memory)
 {
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128;
   const uint32_t staging = memory.staging(p) + threadIdx.x / 32 * staging_bytes(1, N);
@@ -130,56 +145,63 @@ __device__ __forceinline__ void consume_slices(const sliced_params &p,
   tile_ring x = memory.x(p), weights = memory.weights(p);
   work_tile w;
   for (tile_scheduler scheduler(p, blockIdx.x); scheduler.next(p, w);) {
-    pending_sums<N / 8> pending;
+    pending_sums<N / 8, N != 64> pending; /* tiles of 64 tokens lack the registers */
     int tile_m, tile_n;
     tile_coordinates(p, w.tile, tile_m, tile_n);
     tile_peers peers = peers_of(p, range, w, N / 8);
     compute_now(tile_m, tile_n, peers);
-    prefetch_partials<SLICED_WARPGROUPS, 1, N>(p, peers, warpgroup);
+    prefetch_partials<WARPGROUPS, 1, N>(p, peers, warpgroup);
     wait_for_previous_kernel(); /* returns at once except for the first tile */
     let_next_kernel_start();
-    const int64_t row0 = static_cast<int64_t>(tile_m * SLICED_PANELS + first_panel<1>(warpgroup, warp)) * PANEL_COLUMNS;
+    const int64_t row0 =
+        static_cast<int64_t>(tile_m * sliced_panels(WARPGROUPS) + first_panel<1>(warpgroup, warp)) * PANEL_COLUMNS;
 #pragma unroll 1
     for (int at = w.first, slice = 0; at < w.last; at += p.slice_k_tiles, slice++) {
       float acc[1][N / 8][4];
       mainloop<DTYPE, PANEL, 1, N, 1>(x, weights, {w.tile, at, at + p.slice_k_tiles}, warpgroup, warp, lane, acc);
       const bool is_last = at + p.slice_k_tiles >= w.last;
       pending.add(slice, is_last, acc[0]);
-      if (is_last) finish_sliced_tile<DTYPE, N>(p, range, peers, warpgroup, staging, row0, tile_n * N, lane, acc);
+      if (is_last)
+        finish_sliced_tile<DTYPE, WARPGROUPS, N>(p, range, peers, warpgroup, staging, row0, tile_n * N, lane, acc);
     }
   }
 }
 
 /* PANEL: a panel_layout without row scales; the others as in sliced_shape. */
-template <yk_dtype DTYPE, typename PANEL, int N, occupancy OCCUPANCY>
-__global__ void __maxnreg__(start_registers(SLICED_WARPGROUPS, OCCUPANCY))
+template <yk_dtype DTYPE, typename PANEL, int WARPGROUPS, int N, occupancy OCCUPANCY>
+__global__ void __maxnreg__(sliced_registers_of(OCCUPANCY).start)
     sliced_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ sliced_params p)
 {
 #ifdef YK_HAVE_SM90A
   static_assert(!has_row_scales(PANEL::ENCODING), "they would differ by rank");
   extern __shared__ __align__(1024) uint8_t shared[];
   __shared__ uint64_t barriers[2 * tile_ring::BARRIERS + 1];
-  const block_shared_memory<PANEL, SLICED_WARPGROUPS, N> memory = {shared_address(shared), shared_address(barriers)};
-  if (threadIdx.x == SLICED_WARPGROUPS * 128) {
+  const block_shared_memory<PANEL, WARPGROUPS, N> memory = {shared_address(shared), shared_address(barriers)};
+  if (threadIdx.x == WARPGROUPS * 128) {
     prefetch_tensor_map(&map);
-    memory.x(p).init(X_WARPS, SLICED_WARPGROUPS * 4);
-    memory.weights(p).init(1, SLICED_WARPGROUPS * 4);
+    memory.x(p).init(X_WARPS, WARPGROUPS * 4);
+    memory.weights(p).init(1, WARPGROUPS * 4);
     fence_mbarrier_init();
   }
   __syncthreads();
-  if (threadIdx.x >= SLICED_WARPGROUPS * 128) {
-    lower_registers<producer_registers(OCCUPANCY)>();
-    const int warp = threadIdx.x / 32 - SLICED_WARPGROUPS * 4;
+  if (threadIdx.x >= (WARPGROUPS + 1) * 128) {
+    hold_registers();
+    return;
+  }
+  if (threadIdx.x >= WARPGROUPS * 128) {
+    lower_registers<sliced_registers_of(OCCUPANCY).producer>();
+    const int warp = threadIdx.x / 32 - WARPGROUPS * 4;
     if (threadIdx.x % 32 == 0) {
       if (warp == 0)
-        produce_weights<SLICED_PANELS, PANEL::BYTES, 1>(p, p.panels, memory.weights(p), blockIdx.x, 0);
+        produce_weights<sliced_panels(WARPGROUPS), PANEL::BYTES, 1>(p, p.panels, memory.weights(p), blockIdx.x, 0);
       else if (warp <= X_WARPS)
         produce_x<N, 1>(&map, p, memory.x(p), blockIdx.x, 0, (warp - 1) * X_BOX_INPUTS, (warp - 1) * N * X_BOX_BYTES);
     }
     __syncwarp();
   } else {
-    raise_registers<consumer_registers(SLICED_WARPGROUPS, OCCUPANCY)>();
-    consume_slices<DTYPE, PANEL, N>(p, memory);
+    raise_registers<sliced_registers_of(OCCUPANCY).consumer>();
+    consume_slices<DTYPE, PANEL, WARPGROUPS, N>(p, memory);
+    if constexpr (OCCUPANCY == occupancy::HALF) release_idle_warps();
   }
 #endif
 }

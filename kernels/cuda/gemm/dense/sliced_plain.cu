@@ -1,7 +1,8 @@
 /* sliced_plain.cu - see sliced_plain.h.
  *
- *   block   128 columns of W by ROWS rows of x; each of its eight warps has 16 columns, as the A operand of mma.sync,
- *           and all rows as B. Blocks of the same columns are neighbours, so that W is read from memory once
+ *   block   128 or 256 columns of W by ROWS rows of x; each of its eight warps has 16 or 32 columns, as the A operand
+ *           of mma.sync, and all rows as B. Blocks of the same columns are neighbours, so that W is read from memory
+ *           once
  *   loads   every thread, by cp.async into a ring of stages of 64 inputs each; the weights of the first stages before
  *           griddepcontrol.wait */
 #include "kernels/cuda/gemm/dense/sliced_plain.h"
@@ -20,7 +21,6 @@ using namespace yk_ptx;
 namespace {
 
 constexpr int WARPS = 8, THREADS = WARPS * 32;
-constexpr int COLUMNS = WARPS * 16; /* of a block */
 constexpr int STAGE_INPUTS = 64, ROW_BYTES = STAGE_INPUTS * 2, ROW_PIECES = ROW_BYTES / 16;
 constexpr int STAGES = 4;
 
@@ -29,9 +29,15 @@ struct plain_params {
   int stages_of_k, stages_of_slice;
 };
 
-__host__ __device__ constexpr int stage_bytes(int rows)
+/* Columns of a block; panels: of 16 columns, per warp. */
+__host__ __device__ constexpr int columns_of(int panels)
 {
-  return (COLUMNS + rows) * ROW_BYTES;
+  return WARPS * 16 * panels;
+}
+
+__host__ __device__ constexpr int stage_bytes(int panels, int rows)
+{
+  return (columns_of(panels) + rows) * ROW_BYTES;
 }
 
 /* Offset of a piece of 16 bytes: permuted within the row, so that ldmatrix has no bank conflicts. */
@@ -53,34 +59,40 @@ __device__ __forceinline__ void load_rows(uint32_t to, const void *matrix, int r
 }
 
 /* acc += one stage of the warp's columns times all rows. */
-template <typename T, int ROWS>
-__device__ __forceinline__ void multiply_stage(uint32_t weights, uint32_t x, float (&acc)[ROWS / 8][4])
+template <typename T, int PANELS, int ROWS>
+__device__ __forceinline__ void multiply_stage(uint32_t weights, uint32_t x, float (&acc)[PANELS * ROWS / 8][4])
 {
-  const int lane = threadIdx.x % 32, column = threadIdx.x / 32 * 16 + lane % 16;
+  const int lane = threadIdx.x % 32, column = threadIdx.x / 32 * 16 * PANELS + lane % 16;
 #pragma unroll
   for (int pair = 0; pair < STAGE_INPUTS / 32; pair++) {
-    uint32_t a[2][4];
+    uint32_t a[PANELS][2][4];
 #pragma unroll
-    for (int i = 0; i < 2; i++) ldmatrix_x4(a[i], weights + piece_at(column, pair * 4 + i * 2 + lane / 16));
+    for (int i = 0; i < PANELS * 2; i++)
+      ldmatrix_x4(a[i / 2][i % 2], weights + piece_at(column + i / 2 * 16, pair * 4 + i % 2 * 2 + lane / 16));
 #pragma unroll
     for (int r = 0; r < ROWS / 8; r++) {
       uint32_t b[4];
       ldmatrix_x4(b, x + piece_at(r * 8 + lane % 8, pair * 4 + lane / 8));
 #pragma unroll
-      for (int i = 0; i < 2; i++) mma_m16n8k16<T>(acc[r], a[i][0], a[i][1], a[i][2], a[i][3], b[2 * i], b[2 * i + 1]);
+      for (int i = 0; i < PANELS * 2; i++) {
+        const uint32_t(&of_step)[4] = a[i / 2][i % 2];
+        mma_m16n8k16<T>(acc[i / 2 * (ROWS / 8) + r], of_step[0], of_step[1], of_step[2], of_step[3], b[i % 2 * 2],
+                        b[i % 2 * 2 + 1]);
+      }
     }
   }
 }
 
-template <typename T, int ROWS>
+template <typename T, int PANELS, int ROWS>
 __device__ __forceinline__ void store(const yk_sliced_plain_gemm &g, int64_t column0, int64_t row0,
-                                      const float (&acc)[ROWS / 8][4])
+                                      const float (&acc)[PANELS * ROWS / 8][4])
 {
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int i = 0; i < ROWS / 8 * 4; i++) {
-    const int64_t column = column0 + threadIdx.x / 32 * 16 + lane / 4 + i % 4 / 2 * 8;
-    const int64_t row = row0 + i / 4 * 8 + lane % 4 * 2 + i % 2, at = row * g.y_stride + column;
+  for (int i = 0; i < PANELS * ROWS / 8 * 4; i++) {
+    const int panel = threadIdx.x / 32 * PANELS + i / 4 / (ROWS / 8), r = i / 4 % (ROWS / 8);
+    const int64_t column = column0 + panel * 16 + lane / 4 + i % 4 / 2 * 8;
+    const int64_t row = row0 + r * 8 + lane % 4 * 2 + i % 2, at = row * g.y_stride + column;
     if (row >= g.m || column >= g.n) continue;
     if (g.y_dtype == YK_F32)
       static_cast<float *>(g.y)[at] = acc[i / 4][i % 4];
@@ -89,17 +101,18 @@ __device__ __forceinline__ void store(const yk_sliced_plain_gemm &g, int64_t col
   }
 }
 
-template <typename T, int ROWS>
+template <typename T, int PANELS, int ROWS>
 __global__ void __launch_bounds__(THREADS) sliced_plain_kernel(const __grid_constant__ plain_params p)
 {
+  constexpr int COLUMNS = columns_of(PANELS), STAGE_BYTES = stage_bytes(PANELS, ROWS);
   extern __shared__ __align__(128) uint8_t shared[];
   const yk_sliced_plain_gemm &g = p.gemm;
   const uint32_t memory = shared_address(shared);
   const int64_t row0 = static_cast<int64_t>(blockIdx.x) * ROWS, column0 = static_cast<int64_t>(blockIdx.y) * COLUMNS;
-  const auto weights_of = [&](int stage) { return memory + stage % STAGES * stage_bytes(ROWS); };
+  const auto weights_of = [&](int stage) { return memory + stage % STAGES * STAGE_BYTES; };
   const auto x_of = [&](int stage) { return weights_of(stage) + COLUMNS * ROW_BYTES; };
-  float acc[ROWS / 8][4] = {};
-  yk_gemm::pending_sums<ROWS / 8> pending;
+  float acc[PANELS * ROWS / 8][4] = {};
+  yk_gemm::pending_sums<PANELS * ROWS / 8, false> pending;
   for (int stage = 0; stage < min(STAGES - 1, p.stages_of_k); stage++)
     load_rows(weights_of(stage), g.w, COLUMNS, column0, g.n, g.k, stage);
   let_next_kernel_start();
@@ -110,7 +123,7 @@ __global__ void __launch_bounds__(THREADS) sliced_plain_kernel(const __grid_cons
   }
   for (int slice = 0, stage = 0; stage < p.stages_of_k; slice++) {
 #pragma unroll
-    for (int i = 0; i < ROWS / 8 * 4; i++) acc[i / 4][i % 4] = 0.0f;
+    for (int i = 0; i < PANELS * ROWS / 8 * 4; i++) acc[i / 4][i % 4] = 0.0f;
 #pragma unroll 1
     for (int i = 0; i < p.stages_of_slice; i++, stage++) {
       cp_async_wait<STAGES - 2>();
@@ -121,20 +134,21 @@ __global__ void __launch_bounds__(THREADS) sliced_plain_kernel(const __grid_cons
         load_rows(x_of(next), g.x, ROWS, row0, g.m, g.k, next);
       }
       cp_async_commit();
-      multiply_stage<T, ROWS>(weights_of(stage), x_of(stage), acc);
+      multiply_stage<T, PANELS, ROWS>(weights_of(stage), x_of(stage), acc);
     }
     pending.add(slice, stage >= p.stages_of_k, acc);
   }
-  store<T, ROWS>(g, column0, row0, acc);
+  store<T, PANELS, ROWS>(g, column0, row0, acc);
 }
 
-template <typename T, int ROWS> cudaError_t launch(const plain_params &p, cudaStream_t stream)
+template <typename T, int PANELS, int ROWS> cudaError_t launch(const plain_params &p, cudaStream_t stream)
 {
-  const auto kernel = sliced_plain_kernel<T, ROWS>;
-  constexpr int BYTES = STAGES * stage_bytes(ROWS);
+  const auto kernel = sliced_plain_kernel<T, PANELS, ROWS>;
+  constexpr int BYTES = STAGES * stage_bytes(PANELS, ROWS);
   const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
   if (error != cudaSuccess) return error;
-  const dim3 grid(static_cast<unsigned>(ceil_div(p.gemm.m, ROWS)), static_cast<unsigned>(ceil_div(p.gemm.n, COLUMNS)));
+  const dim3 grid(static_cast<unsigned>(ceil_div(p.gemm.m, ROWS)),
+                  static_cast<unsigned>(ceil_div(p.gemm.n, columns_of(PANELS))));
   return launch_dependent(kernel, {grid, THREADS, BYTES, 1}, stream, p);
 }
 
@@ -149,6 +163,8 @@ extern "C" cudaError_t yk_sliced_plain_launch(const yk_sliced_plain_gemm *gemm, 
   const plain_params p = {*gemm, stages, stages / slices};
   return with_act_type(gemm->dtype, [&](auto type) {
     using T = decltype(type);
-    return gemm->m <= 8 ? launch<T, 8>(p, stream) : gemm->m <= 32 ? launch<T, 32>(p, stream) : launch<T, 64>(p, stream);
+    return gemm->m <= 8    ? launch<T, 1, 8>(p, stream)
+           : gemm->m <= 32 ? launch<T, 1, 32>(p, stream)
+                           : launch<T, 2, 64>(p, stream);
   });
 }
