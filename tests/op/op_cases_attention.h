@@ -23,6 +23,7 @@ typedef struct scene_shape {
   bool has_sinks;
   bool is_chunk; /* the window is a chunk */
   bool is_unrotated;
+  bool is_invariant; /* as in yk_attention_args */
   yk_score_growth growth;
   int32_t shortest, longest; /* not 0: n_seqs sequences with this number of tokens in place of seqs ... */
   bool are_prompts;          /* ... with this number of rows, not one */
@@ -206,6 +207,7 @@ static inline void launch_attention(yk_device *dev, const scene *s, const op_arr
                             .window_tokens = s->shape->window,
                             .window_is_chunk = s->shape->is_chunk,
                             .sinks = s->shape->has_sinks ? s->sinks.dev : NULL,
+                            .is_invariant = s->shape->is_invariant,
                             .batch = &s->batch};
   op_ok(dev->ops->attention(dev, &args, &err));
 }
@@ -526,50 +528,56 @@ static inline void check_attention_faults(const op_target *target)
   }
 }
 
-/* A sequence gets the same bits alone and among others, and a row the same bits alone and in a chunk. */
+/* The same bits on any number of threads, and for a row of a scene alone and among the others. */
+static inline void check_rows_alone(const op_target *target, yk_dtype dtype, const scene_shape *shape)
+{
+  yk_device *one = op_device_new(target, dtype, 1, 16), *three = op_device_new(target, dtype, 3, 16);
+  scene s = scene_new(one, shape, 5), s3 = scene_new(three, shape, 5);
+  poison_unused_slots(one, &s);
+  run_rope(one, &s);
+  run_rope(three, &s3);
+  op_array y = run_attention(one, &s), y3 = run_attention(three, &s3);
+  const size_t element_bytes = yk_dtype_bytes(dtype);
+  assert_memory_equal(y.bytes, y3.bytes, y.n * element_bytes);
+  const size_t row_elements = y.n / (size_t)s.n_tokens, qkv_elements = s.qkv.n / (size_t)s.n_tokens;
+  const yk_batch whole = s.batch;
+  for (int32_t row = 0; row < s.n_tokens; row += 3) {
+    int32_t seq = s.seq_of_row[row], starts[2] = {0, 1}, kv_tokens = s.positions[row] + 1;
+    s.batch = whole;
+    s.batch.n_tokens = s.batch.n_seqs = s.batch.max_rows_per_seq = 1;
+    s.batch.positions = whole.positions + row;
+    s.batch.block_tables = whole.block_tables + seq * s.stride;
+    int32_t *dev_starts = op_send_i32(one, starts, 2), *dev_kv = op_send_i32(one, &kv_tokens, 1);
+    s.batch.row_starts = dev_starts;
+    s.batch.kv_tokens = dev_kv;
+    void *qkv = s.qkv.dev;
+    s.qkv.dev = (char *)qkv + (size_t)row * qkv_elements * element_bytes;
+    const int32_t n_tokens = s.n_tokens;
+    s.n_tokens = 1;
+    op_array alone = run_attention(one, &s);
+    if (memcmp(alone.bytes, (char *)y.bytes + (size_t)row * row_elements * element_bytes,
+               row_elements * element_bytes) != 0)
+      fail_msg("%s %s heads of %d: row %d (position %d) alone has other bits than among %d rows", target->name,
+               yk_dtype_name(dtype), shape->heads.head_dim, row, kv_tokens - 1, n_tokens);
+    s.n_tokens = n_tokens;
+    s.qkv.dev = qkv;
+    op_array_free(one, &alone);
+    one->ops->free(one, dev_starts);
+    one->ops->free(one, dev_kv);
+  }
+  s.batch = whole;
+  op_array_free(one, &y);
+  op_array_free(three, &y3);
+  scene_free(one, &s);
+  scene_free(three, &s3);
+  one->ops->destroy(one);
+  three->ops->destroy(three);
+}
+
 static inline void check_attention_batch_invariance(const op_target *target)
 {
   for (size_t d = 0; d < op_n_dtypes(target); d++)
-    for (int i = 0; i < N_SCENES; i++) {
-      yk_device *one = op_device_new(target, op_dtypes[d], 1, 16), *three = op_device_new(target, op_dtypes[d], 3, 16);
-      scene s = scene_new(one, &scene_shapes[i], 5), s3 = scene_new(three, &scene_shapes[i], 5);
-      run_rope(one, &s);
-      run_rope(three, &s3);
-      op_array y = run_attention(one, &s), y3 = run_attention(three, &s3);
-      size_t element_bytes = yk_dtype_bytes(op_dtypes[d]);
-      assert_memory_equal(y.bytes, y3.bytes, y.n * element_bytes);
-      size_t row_elements = y.n / (size_t)s.n_tokens, qkv_elements = s.qkv.n / (size_t)s.n_tokens;
-      yk_batch whole = s.batch;
-      for (int32_t row = 0; row < s.n_tokens; row += 3) {
-        int32_t seq = s.seq_of_row[row], starts[2] = {0, 1}, kv_tokens = s.positions[row] + 1;
-        s.batch = whole;
-        s.batch.n_tokens = s.batch.n_seqs = s.batch.max_rows_per_seq = 1;
-        s.batch.positions = whole.positions + row;
-        s.batch.block_tables = whole.block_tables + seq * s.stride;
-        int32_t *dev_starts = op_send_i32(one, starts, 2), *dev_kv = op_send_i32(one, &kv_tokens, 1);
-        s.batch.row_starts = dev_starts;
-        s.batch.kv_tokens = dev_kv;
-        void *qkv = s.qkv.dev;
-        s.qkv.dev = (char *)qkv + (size_t)row * qkv_elements * element_bytes;
-        int32_t n_tokens = s.n_tokens;
-        s.n_tokens = 1;
-        op_array alone = run_attention(one, &s);
-        assert_memory_equal(alone.bytes, (char *)y.bytes + (size_t)row * row_elements * element_bytes,
-                            row_elements * element_bytes);
-        s.n_tokens = n_tokens;
-        s.qkv.dev = qkv;
-        op_array_free(one, &alone);
-        one->ops->free(one, dev_starts);
-        one->ops->free(one, dev_kv);
-      }
-      s.batch = whole;
-      op_array_free(one, &y);
-      op_array_free(three, &y3);
-      scene_free(one, &s);
-      scene_free(three, &s3);
-      one->ops->destroy(one);
-      three->ops->destroy(three);
-    }
+    for (int i = 0; i < N_SCENES; i++) check_rows_alone(target, op_dtypes[d], &scene_shapes[i]);
 }
 
 #endif

@@ -98,6 +98,25 @@ static void test_table(void **state)
   }
 }
 
+/* is_invariant: right values, and the bits of a row alone. Kernels for 9.0. */
+static void test_invariance(void **state)
+{
+  yk_cuda_device_info info;
+  op_ok(yk_cuda_device_query(0, &info, &err));
+  if (info.compute_major != 9 || *state != &cuda_target) skip();
+  for (int d = 0; d < N_GPU_DTYPES; d++)
+    for (size_t i = 0; each_case(i, i < N_SCENES + N_CROWDED + N_LONG); i++) {
+      scene_shape shape = i < N_SCENES               ? scene_shapes[i]
+                          : i < N_SCENES + N_CROWDED ? crowded_scenes[i - N_SCENES]
+                                                     : long_scenes[i - N_SCENES - N_CROWDED];
+      shape.is_invariant = true;
+      check_scene(*state, gpu_dtypes[d], &shape, 40 + (uint32_t)i);
+      check_rows_alone(*state, gpu_dtypes[d], &shape);
+      shape.has_sinks = true;
+      check_rows_alone(*state, gpu_dtypes[d], &shape);
+    }
+}
+
 /* All rows of a scene, or n_rows at a time; one of them is padding. */
 static scene rotated_scene(yk_device *dev, const scene_shape *shape, int32_t n_rows)
 {
@@ -299,6 +318,7 @@ int main(int argc, char **argv)
       ON_TARGET(test_table, target),
       ON_TARGET(test_sinks, target),
       ON_TARGET(test_chunks, target),
+      ON_TARGET(test_invariance, target),
       ON_TARGET(test_score_growth, target),
       ON_TARGET(test_decode_heads, target),
       ON_TARGET(test_decode_sizes, target),

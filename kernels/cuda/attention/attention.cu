@@ -8,6 +8,7 @@
 #include "kernels/cuda/attention/generic.cuh"
 #include "kernels/cuda/attention/params.cuh"
 #include "kernels/cuda/attention/prefill_mma_sync.cuh"
+#include "kernels/cuda/attention/prefill_row.cuh"
 #include "kernels/cuda/attention/prefill_wgmma.cuh"
 #include "kernels/cuda/attention/prefill_wide.cuh"
 #include "kernels/cuda/common/limits.h"
@@ -117,15 +118,31 @@ static cudaError_t launch_prefill(const yk_cuda_attention &attn, const params &c
                                   : launch_prefill_mma_sync<T, HD>(attn, p, stream);
 }
 
-/* Decode processes the sequences with one row, prefill those with more, or all of them with is_invariant: a prefill row
- * reads its visible key tiles from the last to the first, so that its bits do not depend on the other rows of its work
- * tile. Decode runs first, since it also dequantises for prefill. Returns cudaErrorNotSupported if the GPU has too
- * little shared memory. */
+/* With is_invariant: a prefill row reads its visible key tiles from the last to the first, so that its bits do not
+ * depend on the other rows of its work tile. Where no decode kernel has these bits, prefill takes all sequences. */
+template <typename T, int HD>
+static cudaError_t launch_invariant(const yk_cuda_attention &attn, const params &all, const yk_attention_args &args,
+                                    cudaStream_t stream)
+{
+  params p = all;
+  if constexpr (HD <= 128) {
+    if (prefill_row_takes(attn, p)) {
+      const cudaError_t error = launch_prefill_row<T, HD>(attn, p, stream);
+      if (error != cudaSuccess || args.batch->max_rows_per_seq <= 1) return error;
+      return launch_prefill<T, HD>(attn, p, stream);
+    }
+  }
+  p.takes_single_rows = true;
+  return launch_prefill<T, HD>(attn, p, stream);
+}
+
+/* Decode processes the sequences with one row, prefill those with more. Decode runs first, since it also dequantises
+ * for prefill. Returns cudaErrorNotSupported if the GPU has too little shared memory. */
 template <typename T, int HD>
 static cudaError_t launch_tensor_cores(const yk_cuda_attention &attn, const params &p, const yk_attention_args &args,
                                        cudaStream_t stream)
 {
-  if (p.is_invariant) return launch_prefill<T, HD>(attn, p, stream);
+  if (p.is_invariant) return launch_invariant<T, HD>(attn, p, args, stream);
   const cudaError_t error = launch_decode<T, HD>(attn, p, stream);
   if (error != cudaSuccess || args.batch->max_rows_per_seq <= 1) return error;
   return launch_prefill<T, HD>(attn, p, stream);

@@ -17,6 +17,7 @@
  *   gates.cuh            output gates, applied by every kernel before an output is rounded
  *   add_sink (params.cuh)     a head's sink, added to the sum of probabilities just before the division
  *   prefill_wgmma*       prefill on Hopper (compute capability 9.0): TMA, producer and consumer warps, wgmma
+ *   prefill_row*         decode on Hopper with the bits of prefill, for is_invariant: heads of up to 128
  *   prefill_mma_sync*    prefill on other GPUs: cp.async and mma.sync
  *   prefill_wide*        prefill of heads of 512, on every GPU with enough shared memory
  *     prefill_scheduler.cuh     the tile scheduler of all prefill kernels
@@ -85,9 +86,8 @@
  * Numerics: scores, softmax and sums in float32, probabilities rounded to dtype for P V, output rounded once. Partial
  * results are combined in a fixed order: the same step gives the same bits. The division of a sequence's keys depends
  * on the lengths of the whole step, in prefill if a work tile has at least 16 key tiles, so a sequence's last bits may
- * differ between different steps. With is_invariant they do not: the prefill kernel computes all sequences and splits
- * none, and a row's key tiles are read from the row's last one to the first, for any other rows of its work
- * tile. */
+ * differ between different steps. With is_invariant they do not: prefill splits no sequence, a row's key tiles are read
+ * from the row's last one to the first, for any other rows of its work tile, and decode has the same bits. */
 #ifndef YK_KERNELS_CUDA_ATTENTION_ATTENTION_H
 #define YK_KERNELS_CUDA_ATTENTION_ATTENTION_H
 

@@ -60,7 +60,8 @@ struct params {
   const float *sinks;          /* as in yk_attention_args */
   yk_score_growth growth;      /* the same */
   bool window_is_chunk;        /* the same */
-  bool is_invariant;           /* the same: prefill also takes sequences with one row, and splits no work tile */
+  bool is_invariant;           /* the same: prefill splits no work tile */
+  bool takes_single_rows;      /* prefill also takes sequences with one row */
   int64_t gates_column;        /* of the first head's gates in a row of q, if there are gates */
 };
 

@@ -32,7 +32,7 @@ __device__ __forceinline__ int32_t n_visible_at(const params &p, int32_t positio
 template <int TILE_N>
 __device__ sequence_tiles tiles_of(const params &p, int32_t rows, int32_t kv_tokens, int32_t tokens_per_tile)
 {
-  if (rows < (p.is_invariant ? 1 : 2) || kv_tokens <= 0) return {0, 0, 0};
+  if (rows < (p.takes_single_rows ? 1 : 2) || kv_tokens <= 0) return {0, 0, 0};
   const int32_t first = kv_tokens - rows;
   const int32_t fewest = p.window_is_chunk ? 1 : n_visible_at(p, first), mean = n_visible_at(p, first + rows / 2);
   return {(rows + tokens_per_tile - 1) / tokens_per_tile * p.heads.n_kv_heads, (mean + TILE_N - 1) / TILE_N,

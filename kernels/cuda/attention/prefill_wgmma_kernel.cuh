@@ -4,8 +4,8 @@
 #define YK_KERNELS_CUDA_ATTENTION_PREFILL_WGMMA_KERNEL_CUH
 
 #include <cuda.h>
-#include <type_traits>
 
+#include "kernels/cuda/attention/prefill_tensor_map.cuh"
 #include "kernels/cuda/attention/prefill_wgmma.cuh"
 #include "kernels/cuda/attention/prefill_wgmma_consumer.cuh"
 #include "kernels/cuda/attention/prefill_wgmma_producers.cuh"
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
   if (prefill_tiles<HD>::SPLITS && !p.is_invariant && threadIdx.x / 32 == 2)
     n_key_tiles = count_key_tiles<prefill_tiles<HD>::TILE_N>(p, tokens_per_tile);
   wait_for_previous_kernel();
-  if (p.is_invariant) let_next_kernel_start(); /* decode has few work tiles: the next GEMM loads weights meanwhile */
+  if (p.takes_single_rows) let_next_kernel_start(); /* few work tiles: the next GEMM loads weights meanwhile */
   if (warpgroup == 0) {
     lower_registers<PRODUCER_REGISTERS>();
     if (threadIdx.x < 32) {
@@ -62,34 +62,12 @@ __global__ void __launch_bounds__(WGMMA_THREADS, 1)
 #endif
 }
 
-/* A tensor map of K or V: rows of head_dim elements, one for each (KV block, KV head, token), loaded in boxes of one
- * page (16 rows) and 64 columns; columns past head_dim arrive as zeros. */
-template <typename T>
-cudaError_t encode_map(const yk_cuda_attention &device, const params &p, const void *base, CUtensorMap *map)
-{
-  const CUtensorMapDataType type =
-      std::is_same<T, __half>::value ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  /* The number of the cache's blocks is not available here: rows are unbounded, and block tables keep copies inside. */
-  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(p.heads.head_dim), 0x7fffffffu};
-  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(p.heads.head_dim) * sizeof(T)};
-  const cuuint32_t box[2] = {64, PAGE_TOKENS}, steps[2] = {1, 1};
-  using encode_function =
-      CUresult (*)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *,
-                   const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
-                   CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-  const encode_function encode = reinterpret_cast<encode_function>(device.encode_tensor_map);
-  const CUresult result =
-      encode(map, type, 2, const_cast<void *>(base), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
-}
-
 template <typename T, int HD>
 cudaError_t launch_prefill_wgmma(const yk_cuda_attention &device, const params &p, cudaStream_t stream)
 {
   CUtensorMap k_map, v_map;
-  cudaError_t error = encode_map<T>(device, p, p.k, &k_map);
-  if (error == cudaSuccess) error = encode_map<T>(device, p, p.v, &v_map);
+  cudaError_t error = encode_page_map<T>(device, p, p.k, &k_map);
+  if (error == cudaSuccess) error = encode_page_map<T>(device, p, p.v, &v_map);
   if (error != cudaSuccess) return error;
   return launch_kernel(prefill_wgmma_kernel<T, HD>, device.n_sms, WGMMA_THREADS, sizeof(prefill_shared<HD>), stream, p,
                        k_map, v_map, WGMMA_TILE_M / max_heads_per_kv(p.heads));
