@@ -177,7 +177,7 @@ private:
     }
   }
 
-  yk_few_outputs_gemm router_gemm(int i, int row, int rows) const
+  yk_plain_gemm router_gemm(int i, int row, int rows) const
   {
     return {x.data + row * l.shape.hidden,
             routers[i]->data,
@@ -190,7 +190,7 @@ private:
             YK_F32};
   }
 
-  void multiply_router(const yk_few_outputs_gemm &g)
+  void multiply_router(const yk_plain_gemm &g)
   {
     check(yk_few_outputs_launch(&g, stream), "router");
   }
@@ -208,7 +208,7 @@ private:
       check(yk_cuda_launch_router(&router, &a, of_router.memory.data, stream), "router");
       return;
     }
-    const yk_few_outputs_gemm g = router_gemm(i, 0, n);
+    const yk_plain_gemm g = router_gemm(i, 0, n);
     if (yk_few_outputs_takes(&g)) multiply_router(g);
     check(yk_cuda_launch_route(&a, stream), "route");
   }

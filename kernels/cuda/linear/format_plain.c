@@ -71,22 +71,6 @@ static bool writes_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t y_s
   return !gemm->has_bias && gemm->activation.kind == YK_ACTIVATION_NONE;
 }
 
-static yk_status forward_slices(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err)
-{
-  const yk_cuda_gemm *gemm = call->gemm;
-  const yk_sliced_plain_gemm sliced = {.x = call->x,
-                                       .w = call->weights,
-                                       .y = call->y,
-                                       .m = call->n_rows,
-                                       .n = gemm->n,
-                                       .k = gemm->k,
-                                       .y_stride = call->y_stride,
-                                       .k_slices = gemm->k_slices,
-                                       .dtype = gemm->dtype,
-                                       .y_dtype = call->y_dtype};
-  return yk_cuda_check(cuda, yk_sliced_plain_launch(&sliced, cuda->stream), "GEMM of slices of K", err);
-}
-
 static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err)
 {
   const yk_cuda_gemm *gemm = call->gemm;
@@ -96,18 +80,20 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
                          cudaMemset2DAsync(call->y, (size_t)call->y_stride * y_bytes, 0, (size_t)gemm->n * y_bytes,
                                            (size_t)call->n_rows, cuda->stream),
                          "zeroing the result of a GEMM", err);
-  if (gemm->k_slices > 0) return forward_slices(cuda, call, err);
-  const yk_few_outputs_gemm few = {.x = call->x,
-                                   .w = call->weights,
-                                   .y = call->y,
-                                   .m = call->n_rows,
-                                   .n = gemm->n,
-                                   .k = gemm->k,
-                                   .y_stride = call->y_stride,
-                                   .dtype = gemm->dtype,
-                                   .y_dtype = call->y_dtype};
-  if (yk_few_outputs_takes(&few))
-    return yk_cuda_check(cuda, yk_few_outputs_launch(&few, cuda->stream), "GEMM of few outputs", err);
+  const yk_plain_gemm plain = {.x = call->x,
+                               .w = call->weights,
+                               .y = call->y,
+                               .m = call->n_rows,
+                               .n = gemm->n,
+                               .k = gemm->k,
+                               .y_stride = call->y_stride,
+                               .dtype = gemm->dtype,
+                               .y_dtype = call->y_dtype};
+  if (gemm->k_slices > 0)
+    return yk_cuda_check(cuda, yk_sliced_plain_launch(&cuda->wna16, &plain, gemm->k_slices, cuda->stream),
+                         "GEMM of slices of K", err);
+  if (yk_few_outputs_takes(&plain))
+    return yk_cuda_check(cuda, yk_few_outputs_launch(&plain, cuda->stream), "GEMM of few outputs", err);
   yk_cuda_blas_gemm blas = {.x = call->x,
                             .w = call->weights,
                             .y = call->y,

@@ -114,7 +114,7 @@ extern "C" cudaError_t yk_cuda_router_prepare(void *mailbox, cudaStream_t stream
 
 extern "C" bool yk_cuda_router_takes(const yk_cuda_router *router, const yk_route_args *args)
 {
-  const yk_few_outputs_gemm gemm = {.x = router->x,
+  const yk_plain_gemm gemm = {.x = router->x,
                                     .w = router->w,
                                     .y = args->logits,
                                     .m = args->n_tokens,

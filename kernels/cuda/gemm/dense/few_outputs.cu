@@ -22,7 +22,7 @@ template <typename T, int ROWS, int COLUMNS> using tile_of = few_outputs_tile<T,
 
 template <typename T, int ROWS, int COLUMNS>
 __global__ void __launch_bounds__(tile_of<T, ROWS, COLUMNS>::THREADS)
-    few_outputs_kernel(const __grid_constant__ yk_few_outputs_gemm p)
+    few_outputs_kernel(const __grid_constant__ yk_plain_gemm p)
 {
   using tile = tile_of<T, ROWS, COLUMNS>;
   __shared__ typename tile::sums sums;
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(tile_of<T, ROWS, COLUMNS>::THREADS)
     static_cast<T *>(p.y)[at] = from_float<T>(sum);
 }
 
-template <typename T, int ROWS, int COLUMNS> cudaError_t launch(const yk_few_outputs_gemm &gemm, cudaStream_t stream)
+template <typename T, int ROWS, int COLUMNS> cudaError_t launch(const yk_plain_gemm &gemm, cudaStream_t stream)
 {
   constexpr int THREADS = tile_of<T, ROWS, COLUMNS>::THREADS;
   const dim3 grid(static_cast<unsigned>(ceil_div(gemm.n, COLUMNS)), static_cast<unsigned>(ceil_div(gemm.m, ROWS)));
@@ -55,7 +55,7 @@ template <typename T, int ROWS, int COLUMNS> cudaError_t launch(const yk_few_out
   return launch_dependent(kernel, {grid, THREADS, 0, 1}, stream, gemm);
 }
 
-template <typename T, int ROWS> cudaError_t launch(const yk_few_outputs_gemm &gemm, cudaStream_t stream)
+template <typename T, int ROWS> cudaError_t launch(const yk_plain_gemm &gemm, cudaStream_t stream)
 {
   return ceil_div(gemm.n, 16) * ceil_div(gemm.m, ROWS) < FEW_BLOCKS ? launch<T, ROWS, 8>(gemm, stream)
                                                                     : launch<T, ROWS, 16>(gemm, stream);
@@ -63,13 +63,13 @@ template <typename T, int ROWS> cudaError_t launch(const yk_few_outputs_gemm &ge
 
 } // namespace
 
-extern "C" bool yk_few_outputs_takes(const yk_few_outputs_gemm *gemm)
+extern "C" bool yk_few_outputs_takes(const yk_plain_gemm *gemm)
 {
   return gemm->m <= MOST_ROWS && gemm->m * gemm->n * gemm->k <= MOST_PRODUCTS && gemm->n * gemm->k <= MOST_WEIGHTS &&
          gemm->k % 8 == 0 && is_aligned(gemm->x, 16) && is_aligned(gemm->w, 16);
 }
 
-extern "C" cudaError_t yk_few_outputs_launch(const yk_few_outputs_gemm *gemm, cudaStream_t stream)
+extern "C" cudaError_t yk_few_outputs_launch(const yk_plain_gemm *gemm, cudaStream_t stream)
 {
   if (gemm->m <= 0 || gemm->n <= 0) return cudaSuccess;
   return with_act_type(gemm->dtype, [&](auto type) {

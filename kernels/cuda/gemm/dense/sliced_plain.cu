@@ -1,4 +1,4 @@
-/* sliced_plain.cu - see sliced_plain.h.
+/* sliced_plain.cu - see sliced_plain.h; here the kernel by mma.sync.
  *
  *   block   128 or 256 columns of W by ROWS rows of x; each of its eight warps has 16 or 32 columns, as the A operand
  *           of mma.sync, and all rows as B. Blocks of the same columns are neighbours, so that W is read from memory
@@ -10,6 +10,7 @@
 #include "kernels/cuda/common/division.cuh"
 #include "kernels/cuda/common/elements.cuh"
 #include "kernels/cuda/gemm/dense/pending_sums.cuh"
+#include "kernels/cuda/gemm/dense/sliced_plain_wgmma.cuh"
 #include "kernels/cuda/ptx/copy_async.cuh"
 #include "kernels/cuda/ptx/dependent_launch.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
@@ -25,7 +26,7 @@ constexpr int STAGE_INPUTS = 64, ROW_BYTES = STAGE_INPUTS * 2, ROW_PIECES = ROW_
 constexpr int STAGES = 4;
 
 struct plain_params {
-  yk_sliced_plain_gemm gemm;
+  yk_plain_gemm gemm;
   int stages_of_k, stages_of_slice;
 };
 
@@ -84,7 +85,7 @@ __device__ __forceinline__ void multiply_stage(uint32_t weights, uint32_t x, flo
 }
 
 template <typename T, int PANELS, int ROWS>
-__device__ __forceinline__ void store(const yk_sliced_plain_gemm &g, int64_t column0, int64_t row0,
+__device__ __forceinline__ void store(const yk_plain_gemm &g, int64_t column0, int64_t row0,
                                       const float (&acc)[PANELS * ROWS / 8][4])
 {
   const int lane = threadIdx.x % 32;
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(THREADS) sliced_plain_kernel(const __grid_cons
 {
   constexpr int COLUMNS = columns_of(PANELS), STAGE_BYTES = stage_bytes(PANELS, ROWS);
   extern __shared__ __align__(128) uint8_t shared[];
-  const yk_sliced_plain_gemm &g = p.gemm;
+  const yk_plain_gemm &g = p.gemm;
   const uint32_t memory = shared_address(shared);
   const int64_t row0 = static_cast<int64_t>(blockIdx.x) * ROWS, column0 = static_cast<int64_t>(blockIdx.y) * COLUMNS;
   const auto weights_of = [&](int stage) { return memory + stage % STAGES * STAGE_BYTES; };
@@ -154,13 +155,15 @@ template <typename T, int PANELS, int ROWS> cudaError_t launch(const plain_param
 
 } // namespace
 
-extern "C" cudaError_t yk_sliced_plain_launch(const yk_sliced_plain_gemm *gemm, cudaStream_t stream)
+extern "C" cudaError_t yk_sliced_plain_launch(const yk_gemm_gpu *gpu, const yk_plain_gemm *gemm, int k_slices,
+                                              cudaStream_t stream)
 {
   if (gemm->m <= 0 || gemm->n <= 0) return cudaSuccess;
-  const int slices = gemm->k_slices;
-  if (gemm->k % 8 || slices < 1 || (slices > 1 && gemm->k % (128 * slices))) return cudaErrorInvalidValue;
+  if (gemm->k % 8 || k_slices < 1 || (k_slices > 1 && gemm->k % (128 * k_slices))) return cudaErrorInvalidValue;
+  if (yk_gemm::sliced_plain_wgmma_takes(*gpu, *gemm))
+    return yk_gemm::sliced_plain_wgmma_launch(*gpu, *gemm, k_slices, stream);
   const int stages = static_cast<int>(ceil_div(gemm->k, STAGE_INPUTS));
-  const plain_params p = {*gemm, stages, stages / slices};
+  const plain_params p = {*gemm, stages, stages / k_slices};
   return with_act_type(gemm->dtype, [&](auto type) {
     using T = decltype(type);
     return gemm->m <= 8    ? launch<T, 1, 8>(p, stream)
