@@ -28,7 +28,8 @@ typedef struct yk_comm_ops {
    * YK_E_UNSUPPORTED. */
   yk_status (*all_reduce)(yk_comm *comm, void *data, int64_t count, yk_dtype dtype, yk_err *err);
   /* sums [count] becomes the sum over ranks in float32, on every rank: neighbouring ranks are added first, then
-   * neighbouring pairs, and so on. n_ranks: a power of two. NULL in communicators that cannot. */
+   * neighbouring pairs, and so on. n_ranks: a power of two. count 0 only checks that these ranks can, and waits for
+   * none; else YK_E_UNSUPPORTED. NULL in communicators that cannot. */
   yk_status (*all_reduce_tree)(yk_comm *comm, float *sums, int64_t count, yk_err *err);
   yk_status (*all_reduce_add_norm)(yk_comm *comm, const yk_all_reduce_add_norm_args *args, yk_err *err);
   /* data [count] becomes the sum or the maximum over ranks, on every rank; exact: a sum must fit, and no value may be

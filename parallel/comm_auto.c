@@ -130,11 +130,10 @@ static yk_status auto_all_reduce_tree(yk_comm *base, float *sums, int64_t count,
 {
   auto_comm *comm = (auto_comm *)base;
   const bool has_slots = comm->p2p && !has_levels(comm);
+  YK_TRY(yk_p2p_tree_check(base->n_ranks, has_slots, err));
+  if (count == 0) return YK_OK;
   YK_TRY(enter(comm, err));
-  if (base->n_ranks == 2 && !has_slots) return comm->nccl->ops->all_reduce(comm->nccl, sums, count, YK_F32, err);
-  if (!has_slots)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "all-reduce in a tree: expected GPUs of one host with access to each other's memory");
+  if (!has_slots) return comm->nccl->ops->all_reduce(comm->nccl, sums, count, YK_F32, err);
   const int64_t most = yk_p2p_get_options(comm->p2p)->max_bytes / (int64_t)sizeof *sums / 4 * 4;
   for (int64_t first = 0; first < count; first += most)
     YK_TRY(local_all_reduce(&comm->local, sums + first, yk_min_i64(most, count - first), YK_F32, err));

@@ -223,7 +223,7 @@ static void add_tree(float *to, const void *const *of_ranks, int n_ranks, int64_
 /* As local_all_reduce_i32. */
 static yk_status local_all_reduce_tree(yk_comm *comm, float *data, int64_t count, yk_err *err)
 {
-  if (comm->n_ranks == 1) return YK_OK;
+  if (comm->n_ranks == 1 || count == 0) return YK_OK;
   YK_TRY(publish(comm, data, move_i32_shares, &count, err));
   const void *const *theirs = group_of(comm)->published;
   add_tree(data, theirs, comm->n_ranks, yk_share_begin(count, comm->rank, comm->n_ranks),

@@ -83,6 +83,15 @@ bool yk_p2p_takes_slices(const yk_p2p_options *options, int n_ranks, int64_t n_b
          least_one_shot_bytes(options) < options->max_bytes;
 }
 
+yk_status yk_p2p_tree_check(int n_ranks, bool has_slots, yk_err *err)
+{
+  if (has_slots || n_ranks <= 2) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED,
+                    "all-reduce in a tree: expected 1 or 2 ranks, or GPUs of one host with access to each other's "
+                    "memory, found %d ranks",
+                    n_ranks);
+}
+
 /* Packets that one thread block needs for a source rank. Rows are whole, so with more rows than thread blocks a thread
  * block may hold up to twice the even part. */
 static int64_t block_packets(int64_t max_bytes, int64_t max_row_bytes)

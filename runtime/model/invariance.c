@@ -112,3 +112,14 @@ yk_status yk_invariance_row(const yk_rank_source *source, yk_linear_spec *spec, 
   spec->f32_output = n_ranks > 1;
   return set_slices(source, spec, slices / (int)n_ranks, err);
 }
+
+yk_status yk_invariance_check_comm(const yk_rank_source *source, yk_comm *comm, yk_err *err)
+{
+  if (!yk_invariance_has_tree(source)) return YK_OK;
+  const yk_status status =
+      comm->ops->all_reduce_tree
+          ? comm->ops->all_reduce_tree(comm, NULL, 0, err)
+          : yk_err_set(err, YK_E_UNSUPPORTED, "ranks over %s have no all-reduce in a tree", comm->ops->name);
+  if (status != YK_OK) yk_err_prefix(err, "batch_invariant");
+  return status;
+}

@@ -10,6 +10,7 @@
 #define YK_MODEL_INVARIANCE_H
 
 #include "model/rank_specs.h"
+#include "parallel/comm.h"
 
 /* yk_invariance_check - YK_OK, or what of a model, or of the limits, cannot be batch-invariant on n_ranks ranks that
  *   split each layer. Errors: YK_E_UNSUPPORTED. Thread: any. */
@@ -21,6 +22,10 @@ yk_status yk_invariance_check(const yk_model_config *config, const yk_model_limi
 yk_status yk_invariance_column(const yk_rank_source *source, yk_linear_spec *spec, yk_err *err);
 yk_status yk_invariance_head(const yk_rank_source *source, yk_linear_spec *spec, yk_err *err);
 yk_status yk_invariance_row(const yk_rank_source *source, yk_linear_spec *spec, yk_err *err);
+
+/* yk_invariance_check_comm - whether the ranks of a communicator can add in a tree, if they must.
+ *   Errors: YK_E_UNSUPPORTED. Thread: the rank's own. */
+yk_status yk_invariance_check_comm(const yk_rank_source *source, yk_comm *comm, yk_err *err);
 
 /* yk_invariance_has_tree - whether row-parallel layers have float32 results, which all_reduce_tree adds. */
 static inline bool yk_invariance_has_tree(const yk_rank_source *source)

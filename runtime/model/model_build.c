@@ -360,6 +360,7 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
   m->operations.stage = comm->n_stages > 1 ? comm->stage : -1;
   m->operations.dev = dev;
   yk_status status = make_source(checkpoint, limits, &sizes_on, &place, &loader.source, err);
+  if (status == YK_OK) status = yk_invariance_check_comm(&loader.source, comm, err);
   if (status == YK_OK) status = build(m, &loader, err);
   free(repacked.memory);
   if (status != YK_OK) {

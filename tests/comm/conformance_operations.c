@@ -81,6 +81,8 @@ void tree_body(rank_case *c)
   for (size_t i = 0; i < n; i++) host[i] = float_of(c->comm->rank, i);
   if (dev->ops->alloc(dev, bytes, &data, NULL) != YK_OK || dev->ops->upload(dev, data, host, bytes, NULL) != YK_OK)
     c->mismatches++;
+  if (c->comm->ops->all_reduce_tree && c->comm->rank == 0) /* the others are not there */
+    c->mismatches += c->comm->ops->all_reduce_tree(c->comm, NULL, 0, NULL) != YK_OK;
   case_barrier(c);
   if (c->comm->ops->all_reduce_tree) {
     c->status = c->comm->ops->all_reduce_tree(c->comm, data, (int64_t)n, NULL);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -137,6 +138,17 @@ static void a_rank_is_waited_for_less_long_than_a_step_may_take(void **state)
   assert_true(yk_p2p_options_for(2, 1, 16, 1e9).timeout_ms > 0);
 }
 
+static void more_than_two_ranks_add_in_a_tree_through_slots(void **state)
+{
+  (void)state;
+  for (int n_ranks = 1; each_case(n_ranks, n_ranks <= 8); n_ranks *= 2) {
+    yk_err err = YK_ERR_INIT;
+    assert_int_equal(yk_p2p_tree_check(n_ranks, true, &err), YK_OK);
+    assert_int_equal(yk_p2p_tree_check(n_ranks, false, &err), n_ranks <= 2 ? YK_OK : YK_E_UNSUPPORTED);
+    assert_true(n_ranks <= 2 || strstr(err.message, "access to each other's memory"));
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_route_follows_the_size),
@@ -144,6 +156,7 @@ int main(void)
                                      cmocka_unit_test(more_rows_take_a_few_launches_of_equal_size),
                                      cmocka_unit_test(rows_that_packets_do_not_fill_go_elsewhere),
                                      cmocka_unit_test(every_message_fits_its_slots),
-                                     cmocka_unit_test(a_rank_is_waited_for_less_long_than_a_step_may_take)};
+                                     cmocka_unit_test(a_rank_is_waited_for_less_long_than_a_step_may_take),
+                                     cmocka_unit_test(more_than_two_ranks_add_in_a_tree_through_slots)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
