@@ -26,10 +26,13 @@ struct model {
   const char *name;
   int n_experts, top_k;
   int64_t hidden, ffn;
+  bool has_bias;
+  yk_activation activation;
 };
 
-const model MODELS[] = {
-    {"qwen3-30b-a3b", 128, 8, 2048, 768}, {"mixtral-8x7b", 8, 2, 4096, 14336}, {"gpt-oss-20b", 32, 4, 2880, 2880}};
+const model MODELS[] = {{"qwen3-30b-a3b", 128, 8, 2048, 768, false, YK_GATED_SILU},
+                        {"mixtral-8x7b", 8, 2, 4096, 14336, false, YK_GATED_SILU},
+                        {"gpt-oss-20b", 32, 4, 2880, 2880, true, {YK_ACTIVATION_CLAMPED_SWIGLU, true, 1.702f, 7.0f}}};
 
 /* A format: encoding of the weights, and treatment of x before the GEMM. */
 struct form {
@@ -95,6 +98,8 @@ struct grouped_layer {
     view.qzeros = f.weights == YK_WEIGHT_AWQ ? weights.data() : nullptr;
     view.scales = is_bytes ? static_cast<const void *>(scales_f32.data()) : scales_f16.data();
     view.inputs.kind = f.inputs;
+    view.bias = weights.data();
+    view.bias_dtype = YK_F16;
     const std::vector<yk_weight_view> more(m.n_experts - 1, view);
     std::minstd_rand random(5);
     for (auto order = orders.begin(); order != orders.end(); order += k) {
@@ -104,12 +109,13 @@ struct grouped_layer {
     yk_linear_spec spec = {};
     spec.n_parts = is_down ? 1 : 2;
     spec.n_matrices = m.n_experts;
-    if (!is_down) spec.activation = (yk_activation)YK_GATED_SILU;
+    if (!is_down) spec.activation = m.activation;
     spec.is_grouped = true;
     spec.max_tokens = max_slots;
     for (int i = 0; i < spec.n_parts; i++) {
       yk_linear_part &part = spec.parts[i];
       part.weight = view;
+      part.use_bias = m.has_bias;
       part.more_weights = more.data();
       part.k = {0, k};
       part.n = {0, n};

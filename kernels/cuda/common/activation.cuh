@@ -7,6 +7,7 @@
 #define YK_KERNELS_CUDA_COMMON_ACTIVATION_CUH
 
 #include "kernels/activation.h"
+#include "kernels/cuda/ptx/arithmetic.cuh"
 
 namespace yk_cuda {
 
@@ -48,29 +49,47 @@ template <bool EXACT = false> __device__ __forceinline__ float activated(const y
   return x;
 }
 
-/* Comparisons preserve a NaN, unlike fminf. */
-__device__ __forceinline__ float clamped_swiglu(const yk_activation &a, float gate, float up)
-{
-  const float g = gate > a.limit ? a.limit : gate, u = up > a.limit ? a.limit : up < -a.limit ? -a.limit : up;
-  return times_sigmoid(g, a.alpha * g) * (u + 1.0f);
-}
+/* SiLU of a gate times its up, and CLAMPED_SWIGLU, as one formula without a branch: with g and u limited, g / (1 +
+ * exp(-alpha g)) (u + shift). */
+struct swiglu {
+  float alpha, limit, shift;
+
+  __device__ __forceinline__ static bool covers(const yk_activation &a)
+  {
+    return a.kind == YK_ACTIVATION_SILU || a.kind == YK_ACTIVATION_CLAMPED_SWIGLU;
+  }
+  /* A shift of -0 leaves every up as it is. */
+  __device__ __forceinline__ static swiglu of(const yk_activation &a)
+  {
+    const bool is_clamped = a.kind == YK_ACTIVATION_CLAMPED_SWIGLU;
+    return {is_clamped ? a.alpha : 1.0f, is_clamped ? a.limit : INFINITY, is_clamped ? 1.0f : -0.0f};
+  }
+  template <bool EXACT = false> __device__ __forceinline__ float operator()(float gate, float up) const
+  {
+    const float g = yk_ptx::min_or_nan(gate, limit);
+    const float u = yk_ptx::min_or_nan(yk_ptx::max_or_nan(up, -limit), limit);
+    return times_sigmoid<EXACT>(g, alpha * g) * (u + shift);
+  }
+};
 
 /* f(gate) * up. */
 template <bool EXACT = false> __device__ __forceinline__ float gated(const yk_activation &a, float gate, float up)
 {
   if (a.kind == YK_ACTIVATION_SILU) return times_sigmoid<EXACT>(gate, gate) * up;
-  if (a.kind == YK_ACTIVATION_CLAMPED_SWIGLU) return clamped_swiglu(a, gate, up);
+  if (a.kind == YK_ACTIVATION_CLAMPED_SWIGLU) return swiglu::of(a)(gate, up);
   return activated<EXACT>(a, gate) * up;
 }
 
-/* gate[i] becomes f(gate[i]) * up[i], for the N pairs of a thread: for unrolled epilogues. SiLU is unrolled. The other
- * kinds share a loop over copies in local memory: unrolled, they would be most of the machine code of a kernel. */
+/* gate[i] becomes f(gate[i]) * up[i], for the N pairs of a thread: for unrolled epilogues. The kinds of swiglu are
+ * unrolled. The others share a loop over copies in local memory: unrolled, they would be most of the machine code of a
+ * kernel. */
 template <int N>
 __device__ __forceinline__ void gate_pairs(const yk_activation &a, float (&gate)[N], const float (&up)[N])
 {
-  if (a.kind == YK_ACTIVATION_SILU) {
+  if (swiglu::covers(a)) {
+    const swiglu f = swiglu::of(a);
 #pragma unroll
-    for (int i = 0; i < N; i++) gate[i] = times_sigmoid(gate[i], gate[i]) * up[i];
+    for (int i = 0; i < N; i++) gate[i] = f(gate[i], up[i]);
     return;
   }
   float2 pairs[N];

@@ -28,8 +28,26 @@ __host__ __device__ constexpr int staging_bytes(int wgmma_m, int tokens)
   return staged_tokens(tokens) * staging_pitch(wgmma_m);
 }
 
-/* A gated activation other than SiLU: gates in acc become f(gate) * up, without a bias. A loop over copies in local
- * memory, since the unrolled code of these kinds would be most of a kernel's. */
+/* The biases of a lane's rows of a warp's panels, in 16 bits: rows 0 to 7 of a panel, upper rows. Columns past the last
+ * have any. All are requested before one is used.
+ *   bias   [n] or NULL: 0
+ *   row0   packed row of the warp's first column */
+template <int WGMMA_M>
+__device__ __forceinline__ void load_biases(const void *bias, int64_t n, bool is_gated, int64_t row0, int lane,
+                                            uint16_t (&bits)[WGMMA_M][2])
+{
+#pragma unroll
+  for (int i = 0; i < WGMMA_M * 2; i++) bits[i / 2][i % 2] = 0;
+  if (!bias) return;
+#pragma unroll
+  for (int i = 0; i < WGMMA_M * 2; i++) {
+    const int64_t column = column_of_row(row0 + i * 8 + lane / 4, n, is_gated);
+    bits[i / 2][i % 2] = __ldg(static_cast<const uint16_t *>(bias) + min(column, n - 1));
+  }
+}
+
+/* A gated activation other than those of swiglu: gates in acc become f(gate) * up, without a bias. A loop over copies
+ * in local memory, since the unrolled code of these kinds would be most of a kernel's. */
 template <int N, int WGMMA_M, int CAPACITY8>
 __device__ __forceinline__ void apply_other_gates(const yk_activation &activation, float (&bias)[WGMMA_M][2],
                                                   float (&acc)[WGMMA_M][CAPACITY8][4])
@@ -49,38 +67,34 @@ __device__ __forceinline__ void apply_other_gates(const yk_activation &activatio
   for (int c = 0; c < WGMMA_M; c++) bias[c][0] = 0.0f;
 }
 
-/* SiLU of a gate times its up; or the gate alone, which apply_other_gates has replaced. No branch: a branch for each
- * chunk of tokens would expose the latency of the exponentials. */
-__device__ __forceinline__ float silu_unless_done(bool is_silu, float gate, float up)
+/* f of a gate and its up; or the gate alone, which apply_other_gates has replaced. No branch: a branch for each chunk
+ * of tokens would expose the latency of the exponentials. */
+__device__ __forceinline__ float gated_unless_done(const yk_cuda::swiglu &f, bool is_done, float gate, float up)
 {
-  const float y = yk_cuda::times_sigmoid(gate, gate) * up;
-  return is_silu ? y : gate;
+  const float y = f(gate, up);
+  return is_done ? gate : y;
 }
 
-/* Writes one warp's results. A piece is 8 columns of one token, 16 bytes; with gates a panel's 8 gates and 8 ups make
- * one.
+/* Writes one warp's results, with biases that have been loaded (load_biases). A piece is 8 columns of one token, 16
+ * bytes; with gates a panel's 8 gates and 8 ups make one.
  *   staging  address in shared memory, 16-byte aligned
  *   row0     packed row of the warp's first column
  *   acc      changed if GATED
  *   own      groups of 8 tokens to write; the others' accumulators are not complete */
 template <yk_dtype DTYPE, int WGMMA_M, int N, bool GATED, int CAPACITY8>
-__device__ __forceinline__ void write_output(const wgmma_params &p, uint32_t staging, int64_t row0, int token0,
-                                             n8_range own, int lane, float (&acc)[WGMMA_M][CAPACITY8][4])
+__device__ __forceinline__ void write_biased(const wgmma_params &p, uint32_t staging, int64_t row0, int token0,
+                                             n8_range own, int lane, const uint16_t (&bias_bits)[WGMMA_M][2],
+                                             float (&acc)[WGMMA_M][CAPACITY8][4])
 {
   constexpr int PIECES = GATED ? WGMMA_M : 2 * WGMMA_M, PITCH = staging_pitch(WGMMA_M), STAGED = staged_tokens(N);
   constexpr int ROWS = 32 / PIECES < STAGED ? 32 / PIECES : STAGED; /* tokens that the warp stores at once */
   int64_t width = GATED ? p.n / 2 : p.n, column = (GATED ? row0 / 2 : row0) + lane % PIECES * 8;
   float bias[WGMMA_M][2];
 #pragma unroll
-  for (int c = 0; c < WGMMA_M; c++) {
-#pragma unroll
-    for (int upper = 0; upper < 2; upper++) {
-      int64_t at = column_of_row(row0 + c * 16 + upper * 8 + lane / 4, p.n, GATED);
-      bias[c][upper] = p.bias && at < p.n ? load_float<DTYPE>(p.bias, at) : 0.0f;
-    }
-  }
-  const bool is_silu = p.activation.kind == YK_ACTIVATION_SILU;
-  if (GATED && !is_silu) apply_other_gates<N>(p.activation, bias, acc);
+  for (int i = 0; i < WGMMA_M * 2; i++) bias[i / 2][i % 2] = load_float<DTYPE>(&bias_bits[i / 2][i % 2], 0);
+  const yk_cuda::swiglu f = yk_cuda::swiglu::of(p.activation);
+  const bool is_done = !yk_cuda::swiglu::covers(p.activation);
+  if (GATED && is_done) apply_other_gates<N>(p.activation, bias, acc);
   int token = lane / PIECES, last = min(own.end * 8, p.m - token0);
   uint16_t *to = static_cast<uint16_t *>(p.y) + (token0 + token) * width + column;
   if (column >= width || token >= ROWS) last = 0;
@@ -98,8 +112,8 @@ __device__ __forceinline__ void write_output(const wgmma_params &p, uint32_t sta
         const float(&v)[4] = acc[c][first / 8 + i];
         float low0 = v[0] + bias[c][0], low1 = v[1] + bias[c][0], up0 = v[2] + bias[c][1], up1 = v[3] + bias[c][1];
         if constexpr (GATED) {
-          matrices[c] =
-              round_pair<element<DTYPE>>(silu_unless_done(is_silu, low0, up0), silu_unless_done(is_silu, low1, up1));
+          matrices[c] = round_pair<element<DTYPE>>(gated_unless_done(f, is_done, low0, up0),
+                                                   gated_unless_done(f, is_done, low1, up1));
         } else {
           matrices[c * 2] = round_pair<element<DTYPE>>(low0, low1);
           matrices[c * 2 + 1] = round_pair<element<DTYPE>>(up0, up1);
@@ -115,6 +129,16 @@ __device__ __forceinline__ void write_output(const wgmma_params &p, uint32_t sta
     }
     __syncwarp();
   }
+}
+
+/* The same, with the biases of p. */
+template <yk_dtype DTYPE, int WGMMA_M, int N, bool GATED, int CAPACITY8>
+__device__ __forceinline__ void write_output(const wgmma_params &p, uint32_t staging, int64_t row0, int token0,
+                                             n8_range own, int lane, float (&acc)[WGMMA_M][CAPACITY8][4])
+{
+  uint16_t bias[WGMMA_M][2];
+  load_biases(p.bias, p.n, GATED, row0, lane, bias);
+  write_biased<DTYPE, WGMMA_M, N, GATED>(p, staging, row0, token0, own, lane, bias, acc);
 }
 
 /* The same as float32, without bias and activation: eight lanes write 32 neighbouring bytes of a token. */

@@ -16,6 +16,21 @@ __device__ __forceinline__ float exp2_approx(float x)
   return y;
 }
 
+/* The smaller or the larger number; a NaN if one is. */
+__device__ __forceinline__ float min_or_nan(float a, float b)
+{
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+
+__device__ __forceinline__ float max_or_nan(float a, float b)
+{
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+
 /* (word & mask) | bits. */
 __device__ __forceinline__ uint32_t and_or(uint32_t word, uint32_t mask, uint32_t bits)
 {

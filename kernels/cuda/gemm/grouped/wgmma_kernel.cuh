@@ -78,22 +78,24 @@ __device__ __forceinline__ void multiply_grouped_tile(const grouped_params &p, t
     for (int c = 0; c < WGMMA_M; c++)
       row_scales[c] = load_row_scales(of.row_scales, min(panel + c, of.n_panels - 1), lane);
   }
+  /* A read of memory takes longer than the end of a tile: biases are loaded before the products. */
+  const int64_t row0 = static_cast<int64_t>(panel) * PANEL_COLUMNS;
+  uint16_t bias[WGMMA_M][2];
+  load_biases(of.bias, of.n, p.activation.is_gated, row0, lane, bias);
   multiply_rows<DTYPE, PANEL, WGMMA_M, N>(x, weights, of.k_tiles, warpgroup, warp, lane, acc);
   if constexpr (has_row_scales(PANEL::ENCODING)) {
 #pragma unroll
     for (int c = 0; c < WGMMA_M; c++) scale_rows(row_scales[c], first_tokens<N>(acc[c]));
   }
   wgmma_params to = {};
-  to.bias = of.bias;
   to.y = p.y_of(of, w.first_slot);
   to.m = w.rows;
   to.n = of.n;
   to.activation = p.activation;
-  const int64_t row0 = static_cast<int64_t>(panel) * PANEL_COLUMNS;
   if (p.activation.is_gated)
-    write_output<DTYPE, WGMMA_M, N, true>(to, staging, row0, 0, {0, N / 8}, lane, acc);
+    write_biased<DTYPE, WGMMA_M, N, true>(to, staging, row0, 0, {0, N / 8}, lane, bias, acc);
   else
-    write_output<DTYPE, WGMMA_M, N, false>(to, staging, row0, 0, {0, N / 8}, lane, acc);
+    write_biased<DTYPE, WGMMA_M, N, false>(to, staging, row0, 0, {0, N / 8}, lane, bias, acc);
 }
 
 /* Called by a consumer warp: the block's output tiles, from w on. Tiles with more rows than narrower instructions hold
