@@ -87,14 +87,17 @@ template <int N, int CAPACITY8> __device__ __forceinline__ float (&first_tokens(
 /* Accumulates one work tile: WGMMA_M times 64 columns by N tokens per warpgroup. Accumulators and a stage have a
  * capacity of CAPACITY8 times 8 tokens. The A operand has two sets of registers, so that one batch is dequantised while
  * the tensor cores work on the other; a batch's words are read from shared memory before the wait for the previous
- * batch. A batch is the wgmma of BATCH_STEPS k16 steps: one if accumulators leave no registers for two. A stage is
- * released once the wgmma that read it are known to be complete, which is a batch into the next K tile.
+ * batch. A batch is the wgmma of BATCH_STEPS k16 steps: one if accumulators leave no registers for two, four for few
+ * tokens, since the warps of a warpgroup wait for each other in every batch. A stage is released once the wgmma that
+ * read it are known to be complete, which is a batch into the next K tile.
+ *   X_IS_LAST   a stage of x is full only once the weights of its K tile have arrived too
  *
  * The loop is close to the limit of the tensor cores. No branch may stand between two batches, else ptxas serialises
  * them (its note C7513): read its output after every change. Weights are scaled in the fragment: if the accumulators of
  * a group were scaled instead, every K tile would wait for its wgmma. A stage of x is released to a cluster without
  * `.release.cluster`, which is a fence of the whole GPU. */
-template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int CLUSTER, int BATCH_STEPS = 2, int CAPACITY8>
+template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int CLUSTER, int BATCH_STEPS = 2, bool X_IS_LAST = false,
+          int CAPACITY8>
 __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const work_tile &w, int warpgroup, int warp,
                                          int lane, float (&acc)[WGMMA_M][CAPACITY8][4])
 {
@@ -104,7 +107,7 @@ __device__ __forceinline__ void mainloop(tile_ring &x, tile_ring &weights, const
   keep_in_registers(own_panels, lane);
   uint32_t weights_read = 0, x_read = 0; /* empty barriers of the stages of the previous K tile */
   for (int k_tile = w.first; k_tile < w.last; k_tile++) {
-    mbarrier_wait_asm_loop(weights.full(), weights.at.phase);
+    if constexpr (!X_IS_LAST) mbarrier_wait_asm_loop(weights.full(), weights.at.phase);
     mbarrier_wait_asm_loop(x.full(), x.at.phase);
     uint32_t panels = weights.data() + own_panels;
     uint64_t b = tile_descriptor(x.data(), 1024, 16); /* K-major: groups of 8 tokens are 1024 bytes apart */

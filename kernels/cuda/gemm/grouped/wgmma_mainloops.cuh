@@ -22,7 +22,7 @@ __host__ __device__ constexpr bool has_few_rows(int tile_n)
  * tiles fewer widths suffice. */
 __host__ __device__ constexpr int fewer_rows(int tile_n, int n)
 {
-  if (has_few_rows(tile_n)) return n <= 32 ? n - 8 : n - 16;
+  if (has_few_rows(tile_n)) return n - 8;
   return n > 48 ? n - 16 : 0;
 }
 
@@ -154,13 +154,14 @@ template <yk_dtype DTYPE, typename PANEL, int WGMMA_M, int N, int CAPACITY8>
 __device__ __forceinline__ void multiply_rows(tile_ring &x, tile_ring &weights, int k_tiles, int warpgroup, int warp,
                                               int lane, float (&acc)[WGMMA_M][CAPACITY8][4])
 {
+  constexpr int BATCH_STEPS = has_few_rows(CAPACITY8 * 8) ? 4 : N <= 128 ? 2 : 1;
   if constexpr (N < 16)
     mainloop_of_mma<DTYPE, PANEL, WGMMA_M, N>(x, weights, k_tiles, warpgroup, warp, lane, acc);
   else if constexpr (has_few_rows(CAPACITY8 * 8) && !scales_exactly(PANEL::ENCODING))
     mainloop_by_group<DTYPE, PANEL, WGMMA_M, N>(x, weights, k_tiles, warpgroup, warp, lane, acc);
   else
-    mainloop<DTYPE, PANEL, WGMMA_M, N, 1, N <= 128 ? 2 : 1>(x, weights, work_tile{0, 0, k_tiles}, warpgroup, warp, lane,
-                                                            acc);
+    mainloop<DTYPE, PANEL, WGMMA_M, N, 1, BATCH_STEPS, true>(x, weights, work_tile{0, 0, k_tiles}, warpgroup, warp,
+                                                             lane, acc);
 }
 
 } // namespace yk_gemm
