@@ -30,7 +30,7 @@
 namespace yk_gemm {
 
 constexpr int GROUPED_THREADS = 128 * (GROUPED_WARPGROUPS + GROUPED_PRODUCERS);
-constexpr int GROUPED_REGISTERS = SM_REGISTERS / GROUPED_THREADS / 8 * 8, GATHER_REGISTERS = 32;
+constexpr int GROUPED_REGISTERS = SM_REGISTERS / GROUPED_THREADS / 8 * 8, GATHER_REGISTERS = 40;
 constexpr int GROUPED_CONSUMER_REGISTERS =
     (GROUPED_REGISTERS * GROUPED_THREADS / 128 - GATHER_REGISTERS * GROUPED_PRODUCERS) / GROUPED_WARPGROUPS / 8 * 8;
 
@@ -144,7 +144,7 @@ __global__ void __maxnreg__(GROUPED_REGISTERS) grouped_wgmma_kernel(const __grid
   rings.x_stages = p.x_stages;
   rings.weight_stages = p.weight_stages;
   tile_ring x = memory.x(rings), weights = memory.weights(rings);
-  const uint32_t landed = shared_address(landed_barriers);
+  const uint32_t landed = kept_address(landed_barriers);
   weight_producer<PANEL, N> producer = {p, weights};
   if (threadIdx.x == GROUPED_CONSUMER_WARPS * 32) {
     x.init(1, GROUPED_CONSUMER_WARPS);

@@ -103,7 +103,7 @@ __device__ __forceinline__ void gather_x(const grouped_params &p, tile_ring r, u
                                          int *rows, int warp)
 {
   constexpr int WARP_ROWS = gathered_rows(N);
-  const int lane = threadIdx.x % 32, piece = lane % 16, half = lane / 16;
+  const int lane = kept_lane(), piece = lane % 16, half = lane / 16;
   const uint32_t own_rows = shared_address(rows + half * (WARP_ROWS / 2));
   uint32_t at[4]; /* addresses of the lane's rows of eight, in a stage */
 #pragma unroll
@@ -115,7 +115,8 @@ __device__ __forceinline__ void gather_x(const grouped_params &p, tile_ring r, u
   while (tiles.next(w)) {
     if (w.rows < 0) continue;
     const grouped_operands of = p.operands_of(w.matrix);
-    const uint8_t *x = static_cast<const uint8_t *>(of.x) + piece * 16;
+    const uint8_t *x = static_cast<const uint8_t *>(of.x) + piece * 16, *from = x;
+    const int whole_k_tiles = (of.k - piece * 8 + TILE_K - 1) / TILE_K; /* those that have this piece */
     for (int i = lane; i < WARP_ROWS; i += 32) {
       const int row = (i / 8 * GATHER_WARPS + warp) * 8 + i % 8;
       rows[i % 2 * (WARP_ROWS / 2) + i / 2] = row < w.rows ? p.row_of(w.matrix, w.first_slot + row) * (of.k / 8) : -1;
@@ -124,8 +125,8 @@ __device__ __forceinline__ void gather_x(const grouped_params &p, tile_ring r, u
     const int eights = ((w.rows + 7) / 8 - warp + GATHER_WARPS - 1) / GATHER_WARPS;
 #pragma unroll 1
     for (int k_tile = 0; k_tile < of.k_tiles; k_tile++) {
-      const bool valid = k_tile * TILE_K + piece * 8 < of.k;
-      const uint8_t *from = x + (valid ? k_tile * TILE_K * 2 : 0);
+      const bool valid = k_tile < whole_k_tiles;
+      if (!valid) from = x;
       mbarrier_wait_asm_loop(r.empty(), r.at.phase);
 #pragma unroll 2
       for (int e = 0; e < eights; e++) {
@@ -137,6 +138,7 @@ __device__ __forceinline__ void gather_x(const grouped_params &p, tile_ring r, u
         if (static_cast<int>(of_lane.w) >= 0) cp_async_16(to + at[3], from + of_lane.w * uint64_t{16}, valid);
       }
       cp_async_arrive(landed + r.at.stage * 8);
+      from += TILE_K * 2;
       r.advance();
     }
   }
