@@ -13,6 +13,9 @@ typedef enum slot_spread {
   SLOTS_UNEVEN, /* one for each matrix of the first half, then ten for each until they run out */
 } slot_spread;
 
+/* FP4: with the activation of gpt-oss, if gated; others have SiLU. */
+typedef enum expert_format { EXPERTS_INT4, EXPERTS_FP4, EXPERTS_16_BITS } expert_format;
+
 /* n: columns of gate and up, or of the one part. */
 typedef struct large_grouped {
   int64_t k, n, group;
@@ -37,22 +40,35 @@ static const large_grouped large_groupeds[] = {
     {416, 264, 32, false, 60, 8, SLOTS_IN_ONE},      {256, 7168, 128, false, 70, 60, SLOTS_RANDOM},
     {768, 528, 128, true, 9, 60, SLOTS_IN_THREE},    {1408, 2048, 64, false, 9, 60, SLOTS_IN_THREE},
     {256, 2048, 128, false, 40, 160, SLOTS_UNEVEN},  {320, 2064, 64, true, 40, 160, SLOTS_UNEVEN},
+    {768, 528, 128, true, 12, 400, SLOTS_RANDOM},    {416, 520, 32, false, 12, 400, SLOTS_RANDOM},
 };
 enum { N_LARGE_GROUPEDS = sizeof large_groupeds / sizeof *large_groupeds };
 
-static inline linear_case large_grouped_case(const large_grouped *c, bool is_plain, bool use_bias)
+/* For FP4. */
+static const large_grouped large_fp4_groupeds[] = {
+    {480, 528, 32, true, 12, 400, SLOTS_RANDOM}, {704, 520, 16, false, 12, 400, SLOTS_RANDOM},
+    {704, 528, 16, true, 12, 100, SLOTS_RANDOM}, {480, 520, 32, false, 12, 48, SLOTS_RANDOM},
+    {480, 272, 32, true, 4, 500, SLOTS_RANDOM},  {2880, 288, 32, true, 40, 30, SLOTS_RANDOM},
+};
+enum { N_LARGE_FP4_GROUPEDS = sizeof large_fp4_groupeds / sizeof *large_fp4_groupeds };
+
+static inline linear_case large_grouped_case(const large_grouped *c, expert_format format, bool use_bias)
 {
-  const int64_t n = c->is_gated ? c->n / 2 : c->n, group = is_plain ? 0 : c->group;
+  const int64_t n = c->is_gated ? c->n / 2 : c->n, group = format == EXPERTS_16_BITS ? 0 : c->group;
   const linear_part_case part = {.k = c->k,
                                  .n = n,
                                  .group = group,
-                                 .dtype = YK_F16,
+                                 .dtype = format == EXPERTS_FP4 ? YK_F32 : YK_F16,
                                  .k_slice = {0, c->k},
                                  .n_slice = {0, n},
                                  .group_local = group,
-                                 .use_bias = use_bias};
+                                 .use_bias = use_bias,
+                                 .is_bytes = format == EXPERTS_FP4,
+                                 .is_fp4 = format == EXPERTS_FP4};
   linear_case shape = {.parts = {part, part}, .n_parts = c->is_gated ? 2 : 1};
   if (c->is_gated) shape.activation = (yk_activation)YK_GATED_SILU;
+  if (c->is_gated && format == EXPERTS_FP4)
+    shape.activation = (yk_activation){YK_ACTIVATION_CLAMPED_SWIGLU, true, 1.702f, 0.7f};
   return shape;
 }
 
@@ -142,12 +158,12 @@ static inline uint16_t *large_grouped_forward(yk_device *dev, const grouped_laye
 }
 
 /* Capacities for slots that select each tile; the same bits twice. */
-static inline void check_large_grouped(const op_target *target, yk_dtype dtype, const large_grouped *c, bool is_plain,
-                                       uint32_t seed)
+static inline void check_large_grouped(const op_target *target, yk_dtype dtype, const large_grouped *c,
+                                       expert_format format, uint32_t seed)
 {
   enum { MOST_STARTS = 129, MOST_SLOTS = 1024, MOST_OUTPUTS = 16 << 20 };
-  static const int32_t per_matrix[] = {0, 4, 10, 56, 200};
-  const linear_case shape = large_grouped_case(c, is_plain, seed % 2);
+  static const int32_t per_matrix[] = {0, 4, 10, 36, 56, 200};
+  const linear_case shape = large_grouped_case(c, format, seed % 2);
   op_random random = {.seed = seed};
   int32_t starts[MOST_STARTS], rows[MOST_SLOTS];
   spread_slots(c, &random, starts);
@@ -166,7 +182,7 @@ static inline void check_large_grouped(const op_target *target, yk_dtype dtype, 
                           .y_stride = run->n_local,
                           .staging = layer.staging};
   op_ok(dev->ops->alloc(dev, (size_t)(most * run->n_local) * 2, &args.y, &err));
-  for (int i = 0; each_case(i, i < 5); i++) {
+  for (int i = 0; each_case(i, i < 6); i++) {
     args.max_slots = per_matrix[i] ? per_matrix[i] * c->n_matrices : c->n_matrices - 1;
     if (args.max_slots < c->n_slots || args.max_slots * run->n_local > MOST_OUTPUTS) continue;
     uint16_t *y = large_grouped_forward(dev, &layer, &args, c->n_slots);

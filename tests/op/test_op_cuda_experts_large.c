@@ -8,13 +8,19 @@
 static void test_grouped(void **state)
 {
   for (int c = 0; each_case(c, c < N_LARGE_GROUPEDS); c++)
-    check_large_grouped(*state, gpu_dtypes[c % 2], &large_groupeds[c], false, 700 + (uint32_t)c);
+    check_large_grouped(*state, gpu_dtypes[c % 2], &large_groupeds[c], EXPERTS_INT4, 700 + (uint32_t)c);
+}
+
+static void test_grouped_fp4(void **state)
+{
+  for (int c = 0; each_case(c, c < N_LARGE_FP4_GROUPEDS); c++)
+    check_large_grouped(*state, gpu_dtypes[c % 2], &large_fp4_groupeds[c], EXPERTS_FP4, 770 + (uint32_t)c);
 }
 
 static void test_grouped_16_bits(void **state)
 {
   for (int c = 0; each_case(c, c < N_LARGE_GROUPEDS); c += 3)
-    check_large_grouped(*state, gpu_dtypes[c % 2], &large_groupeds[c], true, 740 + (uint32_t)c);
+    check_large_grouped(*state, gpu_dtypes[c % 2], &large_groupeds[c], EXPERTS_16_BITS, 740 + (uint32_t)c);
 }
 
 #define LARGEST     YK_GROUP_SCORE_MAXIMUM
@@ -67,7 +73,7 @@ int main(int argc, char **argv)
   const op_target *target = cuda_target_of(argc, argv);
   int gate = gpu_gate(1);
   if (!target || gate != GPU_GO) return target ? gate : GPU_FAIL;
-  const struct CMUnitTest tests[] = {ON_TARGET(test_grouped, target), ON_TARGET(test_grouped_16_bits, target),
-                                     ON_TARGET(test_mixtures, target)};
+  const struct CMUnitTest tests[] = {ON_TARGET(test_grouped, target), ON_TARGET(test_grouped_fp4, target),
+                                     ON_TARGET(test_grouped_16_bits, target), ON_TARGET(test_mixtures, target)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
