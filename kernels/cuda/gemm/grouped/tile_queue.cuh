@@ -4,6 +4,7 @@
 #define YK_KERNELS_CUDA_GEMM_GROUPED_TILE_QUEUE_CUH
 
 #include "kernels/cuda/common/stage_ring.cuh"
+#include "kernels/cuda/ptx/registers.cuh"
 
 namespace yk_gemm {
 
@@ -54,11 +55,18 @@ struct tile_reader {
   {
     yk_ptx::mbarrier_wait_asm_loop(queue.full + at.stage, at.phase);
     const int4 v = queue.tiles[at.stage];
-    w = {v.x, v.y, v.z, v.w};
+    w = {uniform(v.x), uniform(v.y), uniform(v.z), uniform(v.w)};
     __syncwarp();
     if (threadIdx.x % 32 == 0) yk_ptx::mbarrier_arrive(queue.empty + at.stage);
     at.advance(tile_queue::PLACES);
     return w.rows != 0;
+  }
+
+private:
+  /* A value that the compiler also knows to be equal in all lanes. */
+  __device__ __forceinline__ static int uniform(int value)
+  {
+    return static_cast<int>(yk_ptx::kept_in_warp(static_cast<uint32_t>(value)));
   }
 };
 

@@ -17,7 +17,7 @@
  *              fences and signals the consumers once the K tile's weights have arrived too: one wait less for the
  *              consumers
  *   consumers  two warpgroups, each with half of the columns: wgmma_mainloops.cuh, and the epilogue of
- *              dense/wgmma_kernel.cuh
+ *              dense/wgmma_kernel.cuh. A matrix's last tile may have no columns for the second
  *
  * Tiles and their order: wgmma_tiles.cuh. Producers: wgmma_producers.cuh. */
 #ifndef YK_KERNELS_CUDA_GEMM_GROUPED_WGMMA_KERNEL_CUH
@@ -98,6 +98,28 @@ __device__ __forceinline__ void multiply_grouped_tile(const grouped_params &p, t
     write_biased<DTYPE, WGMMA_M, N, false>(to, staging, row0, 0, {0, N / 8}, lane, bias, acc);
 }
 
+/* Called by a consumer warp: passes over tiles whose columns end before the warpgroup's half, from w on, and frees
+ * their stages. Control flow must be uniform in the compiler's view as well (kept_in_warp, tile_reader): else every
+ * wgmma would fetch its descriptor from vector registers. */
+__device__ __forceinline__ void pass_over_others(const grouped_params &p, tile_ring &x, tile_ring &weights,
+                                                 tile_reader &tiles, grouped_tile &w)
+{
+  const int first = static_cast<int>(kept_in_warp(threadIdx.x / 128)) * GROUPED_WGMMA_M * WARPGROUP_PANELS;
+#pragma unroll 1
+  while (w.rows > 0 && w.panel + first >= p.operands_of(w.matrix).n_panels) {
+    const int k_tiles = p.operands_of(w.matrix).k_tiles;
+#pragma unroll 1
+    for (int k_tile = 0; k_tile < k_tiles; k_tile++) {
+      mbarrier_wait_asm_loop(x.full(), x.at.phase);
+      release_stage<1>(weights.empty(), threadIdx.x % 32);
+      release_stage<1>(x.empty(), threadIdx.x % 32);
+      weights.advance();
+      x.advance();
+    }
+    tiles.next(w);
+  }
+}
+
 /* Called by a consumer warp: the block's output tiles, from w on. Tiles with more rows than narrower instructions hold
  * come first, except for a statically assigned tile. */
 template <yk_dtype DTYPE, typename PANEL, int N, int CAPACITY>
@@ -109,6 +131,7 @@ __device__ __forceinline__ void multiply_grouped_tiles(const grouped_params &p, 
     float acc[GROUPED_WGMMA_M][CAPACITY / 8][4];
     multiply_grouped_tile<DTYPE, PANEL, N>(p, x, weights, w, staging, acc);
     tiles.next(w);
+    pass_over_others(p, x, weights, tiles, w);
   }
   if constexpr (fewer_rows(CAPACITY, N) > 0)
     multiply_grouped_tiles<DTYPE, PANEL, fewer_rows(CAPACITY, N), CAPACITY>(p, x, weights, tiles, w, staging);
@@ -125,6 +148,7 @@ __device__ __forceinline__ void multiply_dealt_tile(const grouped_params &p, til
   float acc[GROUPED_WGMMA_M][N / 8][4];
   multiply_grouped_tile<DTYPE, PANEL, fewer_rows(N, N)>(p, x, weights, w, staging, acc);
   tiles.next(w);
+  pass_over_others(p, x, weights, tiles, w);
 }
 
 template <yk_dtype DTYPE, typename PANEL, int N>
@@ -178,6 +202,7 @@ __global__ void __maxnreg__(GROUPED_REGISTERS) grouped_wgmma_kernel(const __grid
       pass_over(weights, -w.rows);
       own.next(w);
     }
+    pass_over_others(p, x, weights, own, w);
     if constexpr (deals_tiles(N)) multiply_dealt_tile<DTYPE, PANEL, N>(p, x, weights, own, w, staging);
     multiply_grouped_tiles<DTYPE, PANEL, N, N>(p, x, weights, own, w, staging);
   }
