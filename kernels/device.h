@@ -374,6 +374,10 @@ typedef struct yk_device_ops {
   yk_status (*linear_create)(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err);
   void (*linear_destroy)(yk_device *dev, yk_linear *linear);
   yk_status (*linear_forward)(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err);
+  /* linear_fuses: whether the device norms x (norm_w) or adds to y (adds) in the kernel of the layer, for these
+   * arguments, whose data is not read. Otherwise the caller runs rms_norm before, and add_norm after, the forward.
+   * NULL: never. */
+  bool (*linear_fuses)(yk_device *dev, const yk_linear *linear, const yk_linear_args *args);
   int64_t (*linear_bytes)(const yk_linear_spec *spec); /* device bytes that linear_create allocates */
   /* linear_keeps: whether linear_create takes part i of a layer in its weight's format, and with an order of x if the
    * weight has act order. Otherwise the caller passes the part as 16-bit floats. Reads no data. */

@@ -130,6 +130,13 @@ typedef struct yk_linear_args {
    * if no row had an adapter, except on GPUs in a layer with an activation, whose inputs are then rounded. NULL: no row
    * has an adapter, and the forward does no work for adapters. */
   const int32_t *adapters;
+  /* The next two only if the device's linear_fuses (device.h) returned true for these arguments.
+   * norm_w act [columns of x], or NULL: rms_norm(x, norm_w) with norm_eps takes the place of x, which stays as it is.
+   * adds: y, act [n_tokens, n_local], becomes y + alpha * result, rounded, where the result is rounded first. */
+  const void *norm_w;
+  float norm_eps;
+  bool adds;
+  float alpha;
 } yk_linear_args;
 
 /* The steps of a row-parallel layer with quantised inputs. The result has the same bits on any number of ranks: ranks

@@ -13,7 +13,8 @@ extern "C" {
 typedef enum yk_partial_state {
   YK_PARTIAL_ROWS, /* rows are complete */
   /* rows are still to be combined from slots; an operation that combines and adds them may leave rows unwritten */
-  YK_PARTIAL_SLOTS
+  YK_PARTIAL_SLOTS,
+  YK_PARTIAL_ADDED /* the residual already contains the result; rows are undefined */
 } yk_partial_state;
 
 typedef struct yk_partial {
@@ -29,8 +30,10 @@ static inline const yk_combine_args *yk_partial_slots(const yk_partial *partial)
 }
 
 typedef enum yk_normed_state {
-  YK_NORMED_ROWS,   /* rows are complete */
-  YK_NORMED_PENDING /* rows are the y of a pending add_norm of the members below (device.h) */
+  YK_NORMED_ROWS, /* rows are complete */
+  /* rows are the y of a pending add_norm of the members below (device.h); if partial is ADDED, of a pending rms_norm of
+   * residual, unless w is NULL */
+  YK_NORMED_PENDING
 } yk_normed_state;
 
 /* Normalised rows, the input of a sublayer. */

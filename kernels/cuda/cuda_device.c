@@ -228,6 +228,7 @@ static const yk_device_ops *device_ops(void)
       .linear_create = yk_cuda_linear_create,
       .linear_destroy = yk_cuda_linear_destroy,
       .linear_forward = yk_cuda_linear_forward,
+      .linear_fuses = yk_cuda_linear_fuses,
       .linear_adapt = yk_cuda_linear_adapt,
       .linear_bytes = yk_cuda_linear_bytes,
       .linear_keeps = yk_cuda_linear_keeps,

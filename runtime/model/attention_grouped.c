@@ -384,7 +384,6 @@ static yk_status attend(const yk_sublayer *a, const yk_sublayer_step *s, const v
 
 static yk_status forward(const yk_sublayer *a, yk_sublayer_step *s, yk_err *err)
 {
-  YK_TRY(yk_sublayer_normalise(s, err));
   int32_t n = s->batch->n_tokens;
   void *qkv = s->scratch, *attended = (char *)s->scratch + a->attended_offset_bytes;
   yk_linear_args to_qkv = {.x = s->x.rows,
@@ -393,6 +392,7 @@ static yk_status forward(const yk_sublayer *a, yk_sublayer_step *s, yk_err *err)
                            .y_stride = yk_head_layout_width(&a->heads),
                            .adapters = s->batch->adapters};
   yk_row_parallel_args to_y = {.x = attended, .y = s->y.rows, .scratch = (char *)s->scratch + a->o_offset_bytes};
+  YK_TRY(yk_sublayer_normalise_for(s, a->qkv, &to_qkv, err));
   YK_RUN(s->operations, GEMM_QKV, s->layer, "qkv_proj", s->dev->ops->linear_forward(s->dev, a->qkv, &to_qkv, err));
   YK_TRY(yk_row_norms_run(&a->row_norms, s, &a->heads, qkv, to_y.scratch, err));
   YK_RUN(s->operations, OTHER, s->layer, "rotary embedding", rotate_and_cache(a, s, qkv, err));

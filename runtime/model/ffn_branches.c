@@ -84,6 +84,7 @@ static yk_status run(const yk_sublayer *b, yk_sublayer_step *s, char *scratch, y
 {
   void *y = scratch, *rows = scratch + b->rows_offset_bytes;
   const void *residual = s->x.residual;
+  s->residual = NULL; /* both results are normalised before they are added */
   YK_TRY(yk_sublayer_normalise(s, err));
   YK_TRY(yk_ffn_dense.forward(b->dense, s, err));
   YK_TRY(finish(s, y, b->dense_result_w, err));

@@ -29,7 +29,6 @@ static yk_status load(const yk_rank_loader *loader, int32_t layer, yk_sublayer *
 
 static yk_status forward(const yk_sublayer *dense, yk_sublayer_step *s, yk_err *err)
 {
-  YK_TRY(yk_sublayer_normalise(s, err));
   return yk_gated_ffn_forward(&dense->ffn, s, s->scratch, err);
 }
 

@@ -134,6 +134,7 @@ yk_status yk_gated_ffn_forward(const yk_gated_ffn *ffn, yk_sublayer_step *s, voi
   yk_linear_args to_inner = {
       .x = s->x.rows, .y = scratch, .n_tokens = n, .y_stride = ffn->width, .adapters = s->batch->adapters};
   yk_row_parallel_args to_y = {.x = scratch, .y = s->y.rows, .scratch = (char *)scratch + ffn->down_offset_bytes};
+  YK_TRY(yk_sublayer_normalise_for(s, ffn->gate_up, &to_inner, err));
   YK_RUN(s->operations, GEMM_GATE_UP, s->layer, "gate_up_proj",
          s->dev->ops->linear_forward(s->dev, ffn->gate_up, &to_inner, err));
   return yk_row_parallel_run(&ffn->down, s, &to_y, YK_OPERATION_GEMM_DOWN, "down_proj", err);

@@ -48,7 +48,7 @@ void yk_gated_ffn_destroy(yk_device *dev, yk_gated_ffn *ffn);
  *   gate_up and down are loaded, and after an error too. NULL if nothing is sorted. Errors: YK_E_NOMEM. Thread: any. */
 yk_status yk_gated_order_channels(yk_linear_spec *gate_up, const yk_linear_spec *down, int32_t **order, yk_err *err);
 
-/* yk_gated_ffn_forward - step->x, whose norm is complete, to step->y. scratch: bytes as measured. Errors name the
+/* yk_gated_ffn_forward - step->x, whose norm may be pending, to step->y. scratch: bytes as measured. Errors name the
  *   operation. */
 yk_status yk_gated_ffn_forward(const yk_gated_ffn *ffn, yk_sublayer_step *step, void *scratch, yk_err *err);
 

@@ -121,11 +121,40 @@ void yk_layer_destroy(yk_device *dev, yk_layer *layer)
   if (layer->input) yk_layer_input.destroy(dev, layer->input);
 }
 
+static yk_status normalise_residual(yk_sublayer_step *s, yk_err *err)
+{
+  const yk_rms_norm_args norm = {.y = s->x.rows,
+                                 .x = s->x.residual,
+                                 .w = s->x.w,
+                                 .x_stride = s->x.hidden,
+                                 .n_rows = s->x.n_rows,
+                                 .hidden = s->x.hidden,
+                                 .eps = s->x.eps};
+  if (s->x.w) YK_RUN(s->operations, OTHER, s->layer, "norm", s->dev->ops->rms_norm(s->dev, &norm, err));
+  s->x.state = YK_NORMED_ROWS;
+  return YK_OK;
+}
+
 yk_status yk_sublayer_normalise(yk_sublayer_step *s, yk_err *err)
 {
   if (s->x.state == YK_NORMED_ROWS) return YK_OK;
+  if (s->x.partial.state == YK_PARTIAL_ADDED) return normalise_residual(s, err);
   const yk_add_norm_args norm = yk_normed_add_norm(&s->x);
   YK_RUN(s->operations, OTHER, s->layer, "residual add and norm", s->dev->ops->add_norm(s->dev, &norm, err));
   s->x.state = YK_NORMED_ROWS;
+  return YK_OK;
+}
+
+yk_status yk_sublayer_normalise_for(yk_sublayer_step *s, const yk_linear *linear, yk_linear_args *args, yk_err *err)
+{
+  const yk_device_ops *ops = s->dev->ops;
+  yk_linear_args with_norm = *args;
+  with_norm.x = s->x.residual;
+  with_norm.norm_w = s->x.w;
+  with_norm.norm_eps = s->x.eps;
+  const bool is_added = s->x.state == YK_NORMED_PENDING && s->x.partial.state == YK_PARTIAL_ADDED;
+  if (!is_added || !ops->linear_fuses || !ops->linear_fuses(s->dev, linear, &with_norm))
+    return yk_sublayer_normalise(s, err);
+  *args = with_norm;
   return YK_OK;
 }

@@ -48,7 +48,11 @@ typedef struct yk_sublayer_step {
   /* act [n_tokens, hidden]: set in place of y by a forward whose result is already the sum over all ranks. NULL: y. The
    * caller resets it to NULL. */
   void *complete;
-  yk_partial y;     /* the result; state ROWS, rows act [n_tokens, hidden]; must not alias x or scratch */
+  yk_partial y; /* the result; state ROWS, rows act [n_tokens, hidden]; must not alias x or scratch */
+  /* act [n_tokens, hidden]: the residual to which alpha times y will be added, with nothing in between, so that the
+   * last layer of a sublayer may do so and set y.state to ADDED (row_parallel.h). NULL: y is needed itself. */
+  void *residual;
+  float alpha;
   void *scratch;    /* bytes as measured */
   void *kv_staging; /* staging pages: kv_staging_per_block times the number of blocks; NULL if no layer needs any */
 } yk_sublayer_step;
@@ -108,5 +112,9 @@ void yk_layer_destroy(yk_device *dev, yk_layer *layer);
 
 /* yk_sublayer_normalise - run the pending norm of step->x, if any. Errors name the operation. */
 yk_status yk_sublayer_normalise(yk_sublayer_step *step, yk_err *err);
+
+/* yk_sublayer_normalise_for - the same, if args, whose x is step->x and which no other operation reads, do not get the
+ *   norm as part of the linear layer (linear_fuses). Errors name the operation. */
+yk_status yk_sublayer_normalise_for(yk_sublayer_step *step, const yk_linear *linear, yk_linear_args *args, yk_err *err);
 
 #endif

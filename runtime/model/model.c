@@ -62,6 +62,15 @@ static yk_status reduce(yk_model *m, yk_sublayer_step *s, const addition *a, yk_
   return YK_OK;
 }
 
+/* Lets the sublayer that runs next add its result itself if reduce would do nothing but the addition a, and the norm is
+ * no part of a mixture's operation. */
+static void let_add(const yk_model *m, yk_sublayer_step *s, const addition *a)
+{
+  const bool is_plain = !a->result_w && a->gain == 0 && a->norm->reader != YK_READER_ROUTER;
+  s->residual = yk_comm_leaves_norm(m->comm) && is_plain ? a->residual : NULL;
+  s->alpha = a->alpha;
+}
+
 /* Runs layer_input.c and adds its result to the residual. index: among the stage's layers. */
 static yk_status add_layer_input(yk_model *m, yk_sublayer_step *s, int32_t index, yk_err *err)
 {
@@ -72,6 +81,7 @@ static yk_status add_layer_input(yk_model *m, yk_sublayer_step *s, int32_t index
                           .gain = layer->gain,
                           .result_w = layer->input_result_w,
                           .norm = next_norm(m, index)};
+  let_add(m, s, &after);
   YK_TRY(yk_layer_input.forward(layer->input, s, err));
   return reduce(m, s, &after, err);
 }
@@ -96,11 +106,13 @@ static yk_status run_layer(yk_model *m, yk_sublayer_step *s, int32_t index, yk_e
   s->layer = m->first_layer + index;
   if (layer->attention_kind) {
     s->scratch = m->act.attention_scratch;
+    let_add(m, s, &after_attention);
     YK_TRY(layer->attention_kind->forward(layer->attention, s, err));
     YK_TRY(reduce(m, s, &after_attention, err));
   }
   if (!layer->ffn_kind) return YK_OK;
   s->scratch = m->act.ffn_scratch;
+  let_add(m, s, &after_ffn);
   YK_TRY(layer->ffn_kind->forward(layer->ffn, s, err));
   YK_TRY(reduce(m, s, &after_ffn, err));
   return layer->input ? add_layer_input(m, s, index, err) : YK_OK;

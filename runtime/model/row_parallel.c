@@ -58,16 +58,31 @@ static yk_status exchange_maxima(const yk_row_parallel *layer, const yk_sublayer
   return YK_OK;
 }
 
-static yk_status multiply(const yk_row_parallel *layer, const yk_sublayer_step *s, const yk_row_parallel_args *args,
+/* Whether floats, which write the sublayer's result, become a sum into the residual: then changes them so. */
+static bool add_to_residual(const yk_row_parallel *layer, const yk_sublayer_step *s, yk_linear_args *floats)
+{
+  const yk_device_ops *ops = s->dev->ops;
+  yk_linear_args sum = *floats;
+  sum.y = s->residual;
+  sum.adds = true;
+  sum.alpha = s->alpha;
+  if (!s->residual || floats->y != s->y.rows || !ops->linear_fuses) return false;
+  if (!ops->linear_fuses(s->dev, layer->linear, &sum)) return false;
+  *floats = sum;
+  return true;
+}
+
+static yk_status multiply(const yk_row_parallel *layer, yk_sublayer_step *s, const yk_row_parallel_args *args,
                           yk_err *err)
 {
   const yk_linear_sums_args sums = sums_args(s, args);
   if (layer->in_steps) return s->dev->ops->linear_sums(s->dev, layer->linear, &sums, err);
-  const yk_linear_args floats = {.x = args->x,
-                                 .y = layer->in_tree ? args->scratch : args->y,
-                                 .n_tokens = s->batch->n_tokens,
-                                 .y_stride = s->hidden,
-                                 .adapters = s->batch->adapters};
+  yk_linear_args floats = {.x = args->x,
+                           .y = layer->in_tree ? args->scratch : args->y,
+                           .n_tokens = s->batch->n_tokens,
+                           .y_stride = s->hidden,
+                           .adapters = s->batch->adapters};
+  if (add_to_residual(layer, s, &floats)) s->y.state = YK_PARTIAL_ADDED;
   return s->dev->ops->linear_forward(s->dev, layer->linear, &floats, err);
 }
 

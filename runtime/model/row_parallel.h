@@ -48,7 +48,8 @@ yk_status yk_row_parallel_load(const yk_rank_loader *loader, const yk_linear_spe
                                yk_err *err);
 
 /* yk_row_parallel_run - one forward, of every rank; sets step->complete if the result is complete. kind, name: of the
- *   multiplication, for times and errors.
+ *   multiplication, for times and errors. If y is the sublayer's result and the device adds results to a residual in
+ *   the layer's kernel (linear_fuses), the result is added to step->residual and step->y.state is ADDED.
  *   Errors: those of device and communicator. Thread: the rank's own. */
 yk_status yk_row_parallel_run(const yk_row_parallel *layer, struct yk_sublayer_step *step,
                               const yk_row_parallel_args *args, yk_operation_kind kind, const char *name, yk_err *err);

@@ -46,6 +46,7 @@ void yk_observer_attach(yk_observer *observer, yk_device *dev)
   observer->ops = *dev->ops;
   observer->ops.linear_create = linear_create;
   observer->ops.linear_forward = linear_forward;
+  observer->ops.linear_fuses = NULL; /* observers read normalised inputs */
   if (dev->ops->mixture_forward) observer->ops.mixture_forward = mixture_forward;
   if (dev->ops->latent_attention) observer->ops.latent_attention = latent_attention;
   dev->ops = &observer->ops;

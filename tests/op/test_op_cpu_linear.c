@@ -1,6 +1,7 @@
 /* test_op_cpu_linear.c - linear layers on the CPU device, every instruction set against float64. */
 #include "each_case.h"
 #include "op/op_cases_linear.h"
+#include "op/op_cases_linear_fused.h"
 #include "op/op_cpu_target.h"
 
 static void check_random(const op_target *target)
@@ -116,6 +117,18 @@ static void test_contradictions_are_refused(void **state)
   for_each_cpu_target(check_linear_refusals);
 }
 
+static void check_fused(const op_target *target)
+{
+  const fused_count count = check_fused_linears(target, LARGE_INT4, TEST_IS_SANITIZED ? 1 << 14 : 1 << 20);
+  assert_int_equal(count.norms + count.sums, 0);
+}
+
+static void test_norms_and_sums_apart(void **state)
+{
+  (void)state;
+  for_each_cpu_target(check_fused);
+}
+
 /* Layers share large pieces of memory: each keeps its weights when its neighbours are freed in any order, and all
  * memory is freed (the sanitizer's leak check). */
 static void check_shared_memory(const op_target *target)
@@ -158,6 +171,7 @@ int main(void)
       cmocka_unit_test(test_matrices_side_by_side),
       cmocka_unit_test(test_as_16_bits),
       cmocka_unit_test(test_contradictions_are_refused),
+      cmocka_unit_test(test_norms_and_sums_apart),
       cmocka_unit_test(test_layers_share_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

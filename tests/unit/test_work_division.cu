@@ -351,8 +351,8 @@ void every_plan_has_a_kernel(void **)
             assert_true(tiles <= gpu.clusters[plan.splits]);
           }
           assert_non_null(with_types(types, [&](auto t) {
-            return (is_small ? small_batch_kernels<t.ENCODING, t.DTYPE, t.RESULT>
-                             : wgmma_kernels<t.ENCODING, t.DTYPE, t.RESULT>)(plan.tile)
+            return (is_small ? small_batch_kernels<t.ENCODING, t.DTYPE, t.RESULT>(fusion::NONE, plan.tile)
+                             : wgmma_kernels<t.ENCODING, t.DTYPE, t.RESULT>(plan.tile))
                 .get(desc);
           }));
         }

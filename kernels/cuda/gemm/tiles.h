@@ -26,6 +26,9 @@ enum plan_kernel {
  * gain; groups of 64 and 32 omit tiles with small gains (bench_linear --plans prints the gains). */
 enum class scale_groups { ANY, FROM_128, NONE };
 
+/* Operations that the kernel for up to 32 tokens may fuse with the GEMM (dense/small_batch_fusions.cuh). */
+enum class fusion { NONE, NORM, SUM };
+
 /* Tiles of the kernel for up to 32 tokens. */
 struct small_batch_shape {
   int n;      /* tile N: tokens, a multiple of 8 */

@@ -101,6 +101,13 @@ typedef struct yk_gemm_call {
   int64_t y_stride; /* with desc.f32_output: elements between rows of y */
   /* The next kernel reads x before its own griddepcontrol.wait: it may start only when x is complete. */
   bool next_reads_x;
+  /* The next two only where yk_gemm_takes_norm and yk_gemm_takes_sum allow them, not both.
+   * norm_w [k] in desc.dtype, 16-byte aligned, or NULL: rms_norm(x, norm_w) with norm_eps takes the place of x.
+   * adds: y += alpha * (x W + bias), where x W + bias is rounded first. */
+  const void *norm_w;
+  float norm_eps;
+  bool adds;
+  float alpha;
 } yk_gemm_call;
 
 #endif

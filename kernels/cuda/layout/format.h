@@ -108,6 +108,11 @@ typedef struct yk_cuda_gemm_call {
   yk_dtype y_dtype;
   int64_t y_stride, n_rows;
   bool next_reads_x; /* for a kind with delays_next */
+  /* as in yk_linear_args; for a kind with fuses */
+  const void *norm_w;
+  float norm_eps;
+  bool adds;
+  float alpha;
 } yk_cuda_gemm_call;
 
 /* Work that one kernel does in addition to a grouped GEMM: only work that the plan of a mixture (moe/plan.h) has found
@@ -189,6 +194,9 @@ struct yk_cuda_gemm_kind {
   /* writes_in_place - whether forward can write the caller's y, with rows y_stride elements apart. NULL: always, and
    *   the scratch has no space for results. */
   bool (*writes_in_place)(const yk_cuda_gemm *gemm, const void *y, int64_t y_stride);
+
+  /* fuses - whether forward takes the call's norm_w or adds. NULL: neither. */
+  bool (*fuses)(const yk_cuda_device *cuda, const yk_cuda_gemm_call *call);
 
   /* forward - asynchronous; may be recorded in a graph. k may be 0 if the rows of the format take such slices.
    * Errors: YK_E_DEVICE. */

@@ -64,6 +64,14 @@ static bool writes_f32_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t
   return !gemm->has_bias && gemm->activation.kind == YK_ACTIVATION_NONE;
 }
 
+static bool fuses(const yk_cuda_device *cuda, const yk_cuda_gemm_call *call)
+{
+  const yk_gemm_desc desc = yk_gemm_desc_of(call->gemm);
+  if (call->norm_w && call->adds) return false;
+  return call->adds ? yk_gemm_takes_sum(&cuda->wna16, &desc, call->plan, call->n_rows)
+                    : yk_gemm_takes_norm(&cuda->wna16, &desc, call->plan, call->n_rows);
+}
+
 static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk_err *err)
 {
   const yk_gemm_desc desc = yk_gemm_desc_of(call->gemm);
@@ -75,7 +83,11 @@ static yk_status forward(yk_cuda_device *cuda, const yk_cuda_gemm_call *call, yk
                         .workspace = cuda->gemm_workspace.ptr,
                         .second_half = yk_gemm_take_turn(&cuda->gemm_turns),
                         .y_stride = call->y_stride,
-                        .next_reads_x = call->next_reads_x};
+                        .next_reads_x = call->next_reads_x,
+                        .norm_w = call->norm_w,
+                        .norm_eps = call->norm_eps,
+                        .adds = call->adds,
+                        .alpha = call->alpha};
   return yk_cuda_blame(cuda, yk_gemm_forward(&cuda->wna16, &desc, call->plan, &wna16, cuda->stream, err), err);
 }
 
@@ -139,7 +151,7 @@ static yk_status forward_grouped(yk_cuda_device *cuda, const yk_cuda_grouped_cal
 
 #define FUNCTIONS                                                                                                      \
   .delays_next = true, .plan = plan, .workspace_bytes = workspace_bytes, .writes_in_place = writes_in_place,           \
-  .forward = forward, .forward_grouped = forward_grouped
+  .fuses = fuses, .forward = forward, .forward_grouped = forward_grouped
 #define F32_FUNCTIONS                                                                                                  \
   .plan = plan, .workspace_bytes = workspace_bytes, .writes_in_place = writes_f32_in_place, .forward = forward
 #else

@@ -346,11 +346,44 @@ static yk_status multiply_unfinished(yk_cuda_device *cuda, const yk_cuda_adapted
   return YK_OK;
 }
 
+/* The only GEMM of a layer of one matrix, over all rows of a forward in one call. */
+static yk_cuda_gemm_call whole_call(const yk_linear *linear, const yk_linear_args *args)
+{
+  const yk_cuda_gemm *gemm = &linear->layout.gemms[0];
+  return (yk_cuda_gemm_call){.gemm = gemm,
+                             .plan = linear->plans[0],
+                             .bias = gemm->has_bias ? linear->memory + gemm->bias : NULL,
+                             .x = args->x,
+                             .y = args->y,
+                             .y_dtype = gemm->dtype,
+                             .y_stride = args->y_stride,
+                             .n_rows = args->n_tokens,
+                             .norm_w = args->norm_w,
+                             .norm_eps = args->norm_eps,
+                             .adds = args->adds,
+                             .alpha = args->alpha};
+}
+
+bool yk_cuda_linear_fuses(yk_device *dev, const yk_linear *linear, const yk_linear_args *args)
+{
+  const yk_cuda_gemm *gemm = &linear->layout.gemms[0];
+  const bool has_adapters = args->adapters && linear->adapters.n_adapters > 0;
+  if (linear->layout.n_gemms != 1 || linear->n_matrices != 1 || gemm->x_size > 0 || has_adapters) return false;
+  if (!gemm->kind->fuses || yk_cuda_gemm_is_activated_after(gemm)) return false;
+  if (!gemm->kind->writes_in_place(gemm, args->y, args->y_stride)) return false;
+  const yk_cuda_gemm_call call = whole_call(linear, args);
+  return gemm->kind->fuses(yk_cuda_device_of(dev), &call);
+}
+
 yk_status yk_cuda_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   YK_TRY(yk_linear_check_args(args, linear->max_tokens, linear->n_matrices, err));
   YK_TRY(yk_cuda_enter(cuda, err));
+  if (args->norm_w || args->adds) {
+    yk_cuda_gemm_call call = whole_call(linear, args);
+    return run_gemm(cuda, linear, linear->memory, &call, err);
+  }
   const yk_cuda_adapted adapted = yk_cuda_adapted_of(linear, args);
   YK_TRY(yk_cuda_adapted_begin(cuda, &adapted, err));
   if (yk_cuda_adapted_is_any(&adapted) && linear->unfinished.kind)

@@ -8,6 +8,7 @@
 yk_status yk_cuda_linear_create(yk_device *dev, const yk_linear_spec *spec, yk_linear **out, yk_err *err);
 void yk_cuda_linear_destroy(yk_device *dev, yk_linear *linear);
 yk_status yk_cuda_linear_forward(yk_device *dev, const yk_linear *linear, const yk_linear_args *args, yk_err *err);
+bool yk_cuda_linear_fuses(yk_device *dev, const yk_linear *linear, const yk_linear_args *args);
 
 /* yk_cuda_linear_plain - the weights act [*n, *k] of a layer that is one GEMM of plain 16-bit weights over all of x,
  *   with float32 outputs: for kernels that multiply by them as one of several steps. *bias: [*n], or NULL without one.

@@ -108,6 +108,25 @@ extern "C" void yk_gemm_plans_choose(const yk_gemm_gpu *gpu, const yk_gemm_desc 
   }
 }
 
+static bool takes(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, const yk_gemm_plans &plans, fusion f, int64_t m)
+{
+  if (gpu.path != YK_GEMM_WGMMA || m < 1) return false;
+  const yk_gemm_plan plan = plans.of_bucket[row_bucket(m)];
+  return plan.kernel == PLAN_SMALL_BATCH && small_batch_fuses(gpu, desc, plan, f, m);
+}
+
+extern "C" bool yk_gemm_takes_norm(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_gemm_plans *plans,
+                                   int64_t m)
+{
+  return takes(*gpu, *desc, *plans, fusion::NORM, m);
+}
+
+extern "C" bool yk_gemm_takes_sum(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_gemm_plans *plans,
+                                  int64_t m)
+{
+  return takes(*gpu, *desc, *plans, fusion::SUM, m);
+}
+
 static bool is_aligned(const void *pointer, uintptr_t bytes)
 {
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
@@ -131,6 +150,10 @@ extern "C" yk_status yk_gemm_forward(const yk_gemm_gpu *gpu, const yk_gemm_desc 
                       (long long)desc->n, (long long)call->y_stride, call->bias ? " and a bias" : "");
   if (gpu->path == YK_GEMM_MMA && desc->k_slices)
     return yk_err_set(err, YK_E_UNSUPPORTED, "GEMM: slices of K need compute capability 9.0");
+  if ((call->norm_w && !yk_gemm_takes_norm(gpu, desc, plans, call->m)) ||
+      (call->adds && (call->norm_w || !yk_gemm_takes_sum(gpu, desc, plans, call->m))))
+    return yk_err_set(err, YK_E_INVAL, "GEMM: no kernel with a %s for %lld tokens", call->adds ? "sum" : "norm",
+                      (long long)call->m);
   if (gpu->path == YK_GEMM_MMA) return cuda_status(mma_sm80_forward(*gpu, *desc, *call, stream), "GEMM", err);
   const yk_gemm_plan plan = plans->of_bucket[row_bucket(call->m)];
   if (plan.kernel == PLAN_SLICED) return cuda_status(sliced_forward(*gpu, *desc, plan, *call, stream), "GEMM", err);

@@ -29,7 +29,8 @@
  *     y <-- epilogue: bias, activation, one rounding <-- partial sums of other warps and thread blocks, in fixed order
  *
  * Producers wait for a stage to be empty, consumers for it to be full; consumers of different warps or thread blocks
- * wait for each other only at the end of a tile, for partial sums. The kernel, the tile and the split of K form a plan
+ * wait for each other only at the end of a tile, for partial sums. For few tokens the kernel of up to 32 can also
+ * normalise x, or add to y (small_batch_fusions.cuh). The kernel, the tile and the split of K form a plan
  * (plan.h), chosen when a layer is created for each bucket of row counts. occupancy.cuh defines how much of a
  * multiprocessor a thread block takes; costs.h has all fitted constants.
  *
@@ -96,6 +97,10 @@ yk_status yk_gemm_pack(const yk_gemm_desc *desc, void *packed, const yk_gemm_sou
  *   bits. Scales of less than 2^-29 times the row's largest become 0. */
 yk_status yk_gemm_pack_rows(const yk_gemm_desc *desc, void *packed, const yk_gemm_rows *source, int64_t first_column,
                             int64_t n_columns, struct CUstream_st *stream, yk_err *err);
+
+/* yk_gemm_takes_norm, yk_gemm_takes_sum - whether a call of m tokens with these plans may have norm_w, or adds. */
+bool yk_gemm_takes_norm(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_gemm_plans *plans, int64_t m);
+bool yk_gemm_takes_sum(const yk_gemm_gpu *gpu, const yk_gemm_desc *desc, const yk_gemm_plans *plans, int64_t m);
 
 /* yk_gemm_forward - y = x W (+ bias), or a gated activation of it.
  *   plans   of the same gpu and desc, from yk_gemm_plans_choose.

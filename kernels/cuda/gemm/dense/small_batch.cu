@@ -21,17 +21,25 @@ struct launch_layout {
  * that a slice waits for the same stages in every round of the ring: a slice that skipped rounds of a stage could
  * mistake the round two before for its own, since they have the same parity. A plan does not fit with fewer than two
  * stages, nor if the ring is too small for the accumulators that overwrite it at the end of a tile. */
-int n_stages(const small_batch_shape &s, const yk_gemm_desc &desc, int slice_warps, int64_t bytes)
+int n_stages(const small_batch_shape &s, const yk_gemm_desc &desc, int slice_warps, fusion f, int64_t bytes)
 {
-  int64_t stage = stage_bytes_of(s.n, slice_warps * s.panels, panel_bytes(desc));
+  int64_t stage = stage_bytes_of(s.n, slice_warps * s.panels, panel_bytes(desc), f);
   int64_t slices = CONSUMER_WARPS / slice_warps;
   int64_t stages = std::min<int64_t>(bytes / stage, SMALL_BATCH_STAGES) / slices * slices;
   bool fits = stages >= 2 && stages * stage >= panel_acc_bytes(s.n, CONSUMER_WARPS * s.panels);
   return fits ? static_cast<int>(stages) : 0;
 }
 
-/* stages is 0 if the plan does not fit. It is the same in either half of a multiprocessor. */
-launch_layout lay_out(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_plan plan, bool second_half)
+/* Bytes of the normalised rows and their weights, for fusion NORM. */
+int norm_bytes_of(const yk_gemm_desc &desc, fusion f, int64_t m)
+{
+  return f == fusion::NORM ? static_cast<int>(norm_bytes(m, desc.k)) : 0;
+}
+
+/* stages is 0 if the plan does not fit. It is the same in either half of a multiprocessor. m matters only with fusion
+ * NORM. */
+launch_layout lay_out(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_plan plan, bool second_half,
+                      fusion f = fusion::NONE, int64_t m = 0)
 {
   const small_batch_shape &s = SMALL_BATCH_SHAPES[plan.tile];
   launch_layout l = {};
@@ -43,21 +51,28 @@ launch_layout lay_out(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_
   const bool has_one_tile = ceil_div(n_panels(desc), l.clusters) <= l.tile_panels;
   int received = l.cluster > 1 ? (has_one_tile ? 1 : 2) * panel_acc_bytes(s.n, l.tile_panels) : 0;
   int available = std::min(most_shared_bytes(s.taken, false), most_shared_bytes(s.taken, true));
-  l.stages = n_stages(s, desc, plan.slice_warps, available - received);
+  const int others = received + norm_bytes_of(desc, f, m);
+  l.stages = n_stages(s, desc, plan.slice_warps, f, available - others);
   l.shared_bytes = MOST_SHARED_BYTES;
   l.threads = HALF_THREADS[0];
   if (s.taken == occupancy::HALF) {
-    int stage = stage_bytes_of(s.n, l.tile_panels, panel_bytes(desc));
-    l.shared_bytes = half_shared_bytes(second_half, l.stages * stage + received);
+    int stage = stage_bytes_of(s.n, l.tile_panels, panel_bytes(desc), f);
+    l.shared_bytes = half_shared_bytes(second_half, l.stages * stage + others);
     l.threads = HALF_THREADS[second_half];
   }
   return l;
 }
 
-const tile_kernels &kernels_of(const kernel_types &types, int tile)
+const tile_kernels &kernels_of(const kernel_types &types, fusion f, int tile)
 {
-  return with_types(
-      types, [=](auto t) -> const tile_kernels & { return small_batch_kernels<t.ENCODING, t.DTYPE, t.RESULT>(tile); });
+  return with_types(types, [=](auto t) -> const tile_kernels & {
+    return small_batch_kernels<t.ENCODING, t.DTYPE, t.RESULT>(f, tile);
+  });
+}
+
+fusion fusion_of(const yk_gemm_call &call)
+{
+  return call.norm_w ? fusion::NORM : call.adds ? fusion::SUM : fusion::NONE;
 }
 
 } // namespace
@@ -97,13 +112,22 @@ double small_batch_us(const small_batch_costs &costs, const yk_gemm_gpu &gpu, co
   return us;
 }
 
+static cudaError_t init_kernels(const tile_kernels &kernels, occupancy taken)
+{
+  for (const void *kernel : kernels.of_groups) {
+    if (!kernel) continue;
+    const cudaError_t error = allow_shared_bytes(kernel, most_shared_bytes(taken, false));
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
 cudaError_t small_batch_init()
 {
   for (int tile = 0; tile < N_SMALL_BATCH_SHAPES; tile++) {
     for (const kernel_types &types : DENSE_KERNEL_TYPES) {
-      for (const void *kernel : kernels_of(types, tile).of_groups) {
-        if (!kernel) continue;
-        cudaError_t error = allow_shared_bytes(kernel, most_shared_bytes(SMALL_BATCH_SHAPES[tile].taken, false));
+      for (const fusion f : {fusion::NONE, fusion::NORM, fusion::SUM}) {
+        const cudaError_t error = init_kernels(kernels_of(types, f, tile), SMALL_BATCH_SHAPES[tile].taken);
         if (error != cudaSuccess) return error;
       }
     }
@@ -111,10 +135,18 @@ cudaError_t small_batch_init()
   return cudaSuccess;
 }
 
+bool small_batch_fuses(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_plan plan, fusion f, int64_t m)
+{
+  if (m > NORM_TOKENS || !kernels_of(types_of(desc), f, plan.tile).get(desc)) return false;
+  if (f == fusion::SUM) return desc.activation.kind == YK_ACTIVATION_NONE;
+  return can_normalise(m, desc.k) && lay_out(gpu, desc, plan, false, f, m).stages > 0;
+}
+
 cudaError_t small_batch_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_plan plan,
                                 const yk_gemm_call &call, cudaStream_t stream)
 {
-  const launch_layout l = lay_out(gpu, desc, plan, call.second_half);
+  const fusion f = fusion_of(call);
+  const launch_layout l = lay_out(gpu, desc, plan, call.second_half, f, call.m);
   CUtensorMap map;
   const cudaError_t error = encode_x(gpu, desc, call, SMALL_BATCH_SHAPES[plan.tile].n, &map);
   if (error != cudaSuccess) return error;
@@ -130,8 +162,16 @@ cudaError_t small_batch_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc
   p.k_slices = l.k_slices;
   p.tile_panels = l.tile_panels;
   p.next_reads_x = call.next_reads_x;
+  p.norm = {call.norm_w,
+            call.x,
+            call.norm_eps,
+            1.0f / static_cast<float>(desc.k),
+            static_cast<int>(desc.k / NORM_VECTOR),
+            norm_row_warps(call.m)};
+  p.norm_bytes = norm_bytes_of(desc, f, call.m);
+  p.alpha = call.alpha;
   void *args[] = {&map, &p};
-  return launch_clusters(kernels_of(types_of(desc), plan.tile).get(desc), l.clusters, l.cluster, l.threads,
+  return launch_clusters(kernels_of(types_of(desc), f, plan.tile).get(desc), l.clusters, l.cluster, l.threads,
                          l.shared_bytes, args, stream);
 }
 

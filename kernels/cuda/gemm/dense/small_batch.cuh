@@ -19,8 +19,13 @@ void small_batch_plans(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t
 double small_batch_us(const small_batch_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_desc &desc,
                       yk_gemm_plan plan);
 
-/* The kernels of tile number `tile` of SMALL_BATCH_SHAPES. Defined in small_batch_instances.cuh. */
-template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, yk_dtype RESULT> const tile_kernels &small_batch_kernels(int tile);
+/* The kernels of tile number `tile` of SMALL_BATCH_SHAPES; for a fusion only tiles of 8 tokens have any. Defined in
+ * small_batch_instances.cuh. */
+template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, yk_dtype RESULT>
+const tile_kernels &small_batch_kernels(fusion f, int tile);
+
+/* yk_gemm_takes_norm, yk_gemm_takes_sum with a plan of small_batch_plans: f is NORM or SUM. */
+bool small_batch_fuses(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_plan plan, fusion f, int64_t m);
 
 /* Loads all kernels and allows them their dynamic shared memory, on the current device. */
 cudaError_t small_batch_init();
