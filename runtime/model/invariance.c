@@ -3,8 +3,9 @@
 #include "base/checked.h"
 #include "model/repack.h"
 
-/* Slices of a column-parallel layer: enough for the thread blocks of a GPU, for few rows; more would only add work. */
-enum { COLUMN_SLICES = 4 };
+/* Slices of a column-parallel layer: enough for the thread blocks of a GPU, for few rows; more would only add work. A
+ * layer with MANY_OUTPUTS has enough columns for all thread blocks. */
+enum { COLUMN_SLICES = 4, MANY_OUTPUTS = 9216 };
 
 /* Why a model, or an option, has no batch-invariant form; NULL: it has one. */
 static const char *obstacle_of(const yk_model_config *c, const yk_model_limits *limits, int n_ranks)
@@ -83,8 +84,10 @@ static yk_status set_slices(const yk_rank_source *source, yk_linear_spec *spec, 
 yk_status yk_invariance_column(const yk_rank_source *source, yk_linear_spec *spec, yk_err *err)
 {
   if (!source->limits->batch_invariant) return YK_OK;
-  const int most = yk_linear_k_slices(yk_range_size(spec->parts[0].k));
-  return set_slices(source, spec, (int)yk_min_i64(COLUMN_SLICES, most), err);
+  int64_t n_outputs = 0; /* of the largest weight, on all ranks */
+  for (int i = 0; i < spec->n_parts; i++) n_outputs = yk_max_i64(n_outputs, spec->parts[i].weight.n);
+  const int most = n_outputs < MANY_OUTPUTS ? COLUMN_SLICES : 1;
+  return set_slices(source, spec, (int)yk_min_i64(most, yk_linear_k_slices(yk_range_size(spec->parts[0].k))), err);
 }
 
 yk_status yk_invariance_head(const yk_rank_source *source, yk_linear_spec *spec, yk_err *err)

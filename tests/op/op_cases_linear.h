@@ -385,6 +385,11 @@ static const linear_case sliced_cases[] = {
      .k_slices = 4,
      .f32_output = true},
     {.parts = {{96, 40, 0, YK_F16, {0, 96}, {0, 40}, 0, false}}, .n_parts = 1, .k_slices = 1, .f32_output = true},
+    {.parts = {{640, 96, 128, YK_F16, {0, 640}, {0, 96}, 128, true},
+               {640, 96, 128, YK_F16, {0, 640}, {0, 96}, 128, false}},
+     .n_parts = 2,
+     .activation = YK_GATED_SILU,
+     .k_slices = 1},
 };
 
 /* The layer of one rank of two, in shape's format: half of the inputs and of the slices. */

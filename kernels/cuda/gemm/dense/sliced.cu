@@ -3,13 +3,18 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/gemm/dense/costs.h"
 #include "kernels/cuda/gemm/dense/sliced_kernel.cuh"
+#include "kernels/cuda/gemm/dense/sliced_mma_kernel.cuh"
+#include "kernels/cuda/gemm/dense/small_batch.cuh"
+#include "kernels/cuda/gemm/dense/wgmma.cuh"
 #include "kernels/cuda/gemm/dense/x_tensor_map.cuh"
 
 namespace yk_gemm {
 namespace {
 
 constexpr int MOST_X_STAGES = 6; /* as in wgmma.cu */
+
 /* The output tiles of m tokens. */
 struct tiling {
   int64_t along_m, along_n;
@@ -82,12 +87,86 @@ const tile_kernels &kernels_of(yk_dtype dtype, int tile)
   return dtype == YK_F16 ? sliced_kernels<YK_GEMM_INT4, YK_F16>(tile) : sliced_kernels<YK_GEMM_INT4, YK_BF16>(tile);
 }
 
+const tile_kernels &mma_kernels_of(yk_dtype dtype, int tile)
+{
+  return dtype == YK_F16 ? sliced_mma_kernels<YK_GEMM_INT4, YK_F16>(tile)
+                         : sliced_mma_kernels<YK_GEMM_INT4, YK_BF16>(tile);
+}
+
+/* The best plan by mma.sync, where each of its K slices is one of desc's; slice_warps 0: none fits. */
+yk_gemm_plan mma_plan(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc)
+{
+  const small_batch_costs &costs = costs_of(gpu, desc.encoding).small_batch;
+  yk_gemm_plan best = {};
+  double best_us = 0.0;
+  for (int tile = 0; tile < N_SMALL_BATCH_SHAPES; tile++) {
+    if (SMALL_BATCH_SHAPES[tile].n != SLICED_MMA_TOKENS || !can_run(SMALL_BATCH_SHAPES[tile], desc)) continue;
+    for (int cluster = 1; cluster <= std::min(2, desc.k_slices); cluster++) {
+      const int slice_warps = CONSUMER_WARPS * cluster / desc.k_slices;
+      const yk_gemm_plan plan = {PLAN_SLICED, static_cast<uint8_t>(tile), static_cast<uint8_t>(slice_warps),
+                                 static_cast<uint8_t>(cluster)};
+      if (slice_warps > CONSUMER_WARPS || small_batch_lay_out(gpu, desc, plan, false).stages == 0) continue;
+      const double us = small_batch_us(costs, gpu, desc, plan);
+      if (best_us > 0.0 && us >= best_us) continue;
+      best = plan;
+      best_us = us;
+    }
+  }
+  return best;
+}
+
+/* The best plan of whole tiles of the wgmma kernel, which sums all of K in one chain: for a single slice. */
+yk_gemm_plan chain_plan(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m)
+{
+  const wgmma_costs &costs = costs_of(gpu, desc.encoding).wgmma;
+  std::vector<yk_gemm_plan> plans;
+  yk_gemm_plan best = {};
+  double best_us = 0.0;
+  wgmma_plans(gpu, desc, m, plans);
+  for (const yk_gemm_plan &plan : plans) {
+    if (plan.kernel != PLAN_WGMMA || plan.splits != 1) continue;
+    const double us = wgmma_us(costs, gpu, desc, m, plan);
+    if (best_us > 0.0 && us >= best_us) continue;
+    best = plan;
+    best_us = us;
+  }
+  return best;
+}
+
+cudaError_t mma_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_plan plan, const yk_gemm_call &call,
+                        cudaStream_t stream)
+{
+  const small_batch_launch l = small_batch_lay_out(gpu, desc, plan, call.second_half);
+  CUtensorMap map;
+  const cudaError_t error = encode_x(gpu, desc, call, SLICED_MMA_TOKENS, &map);
+  if (error != cudaSuccess) return error;
+  sliced_mma_params p = {};
+  small_batch_fill(desc, plan, call, l, p);
+  p.f32_output = desc.f32_output;
+  void *args[] = {&map, &p};
+  return launch_clusters(mma_kernels_of(desc.dtype, plan.tile).get(desc), l.clusters, l.cluster, l.threads,
+                         l.shared_bytes, args, stream);
+}
+
+cudaError_t init_kernels(const tile_kernels &kernels, occupancy taken)
+{
+  for (const void *kernel : kernels.of_groups) {
+    if (!kernel) continue;
+    const cudaError_t error = allow_shared_bytes(kernel, most_shared_bytes(taken, false));
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
 } // namespace
 
 yk_gemm_plan sliced_plan(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t m)
 {
   yk_gemm_plan best = {};
   double best_us = 0.0;
+  if (m <= SLICED_MMA_TOKENS) best = mma_plan(gpu, desc);
+  if (best.slice_warps > 0) return best;
+  if (desc.k_slices == 1 && !desc.f32_output) return chain_plan(gpu, desc, m);
   for (int tile = 0; tile < N_SLICED_SHAPES; tile++) {
     const sliced_shape &s = SLICED_SHAPES[tile];
     for (int splits = 1; splits <= desc.k_slices; splits *= 2) {
@@ -111,21 +190,20 @@ size_t sliced_workspace_bytes(const yk_gemm_gpu &gpu)
 
 cudaError_t sliced_init()
 {
-  for (int tile = 0; tile < N_SLICED_SHAPES; tile++) {
-    for (const yk_dtype dtype : {YK_F16, YK_BF16}) {
-      for (const void *kernel : kernels_of(dtype, tile).of_groups) {
-        if (!kernel) continue;
-        const cudaError_t error = allow_shared_bytes(kernel, most_shared_bytes(SLICED_SHAPES[tile].taken, false));
-        if (error != cudaSuccess) return error;
-      }
-    }
+  cudaError_t error = cudaSuccess;
+  for (const yk_dtype dtype : {YK_F16, YK_BF16}) {
+    for (int tile = 0; tile < N_SLICED_SHAPES && error == cudaSuccess; tile++)
+      error = init_kernels(kernels_of(dtype, tile), SLICED_SHAPES[tile].taken);
+    for (int tile = 0; tile < N_SMALL_BATCH_SHAPES && error == cudaSuccess; tile++)
+      error = init_kernels(mma_kernels_of(dtype, tile), SMALL_BATCH_SHAPES[tile].taken);
   }
-  return cudaSuccess;
+  return error;
 }
 
 cudaError_t sliced_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_plan plan,
                            const yk_gemm_call &call, cudaStream_t stream)
 {
+  if (plan.slice_warps > 0) return mma_forward(gpu, desc, plan, call, stream);
   const sliced_shape &s = SLICED_SHAPES[plan.tile];
   const launch_layout l = lay_out(desc, s, call.second_half);
   const tiling tiles = tiling::of(desc, s, call.m);

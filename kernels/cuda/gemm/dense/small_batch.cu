@@ -9,14 +9,6 @@
 namespace yk_gemm {
 namespace {
 
-/* Launch parameters of a plan. */
-struct launch_layout {
-  int64_t cluster, clusters; /* thread blocks of a cluster; clusters of the grid */
-  int tile_panels;           /* panels of a thread block's output tile */
-  int k_slices, stages;
-  int shared_bytes, threads; /* per thread block; shared_bytes: dynamic */
-};
-
 /* Stages of a ring in `bytes` of shared memory; 0 if the plan does not fit. A multiple of the number of K slices, so
  * that a slice waits for the same stages in every round of the ring: a slice that skipped rounds of a stage could
  * mistake the round two before for its own, since they have the same parity. A plan does not fit with fewer than two
@@ -36,13 +28,25 @@ int norm_bytes_of(const yk_gemm_desc &desc, fusion f, int64_t m)
   return f == fusion::NORM ? static_cast<int>(norm_bytes(m, desc.k)) : 0;
 }
 
-/* stages is 0 if the plan does not fit. It is the same in either half of a multiprocessor. m matters only with fusion
- * NORM. */
-launch_layout lay_out(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_plan plan, bool second_half,
-                      fusion f = fusion::NONE, int64_t m = 0)
+const tile_kernels &kernels_of(const kernel_types &types, fusion f, int tile)
+{
+  return with_types(types, [=](auto t) -> const tile_kernels & {
+    return small_batch_kernels<t.ENCODING, t.DTYPE, t.RESULT>(f, tile);
+  });
+}
+
+fusion fusion_of(const yk_gemm_call &call)
+{
+  return call.norm_w ? fusion::NORM : call.adds ? fusion::SUM : fusion::NONE;
+}
+
+} // namespace
+
+small_batch_launch small_batch_lay_out(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_plan plan,
+                                       bool second_half, fusion f, int64_t m)
 {
   const small_batch_shape &s = SMALL_BATCH_SHAPES[plan.tile];
-  launch_layout l = {};
+  small_batch_launch l = {};
   l.cluster = plan.splits;
   l.clusters = std::min(n_panels(desc), gpu.n_multiprocessors / l.cluster);
   l.tile_panels = plan.slice_warps * s.panels;
@@ -63,19 +67,20 @@ launch_layout lay_out(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_
   return l;
 }
 
-const tile_kernels &kernels_of(const kernel_types &types, fusion f, int tile)
+void small_batch_fill(const yk_gemm_desc &desc, yk_gemm_plan plan, const yk_gemm_call &call,
+                      const small_batch_launch &l, small_batch_params &p)
 {
-  return with_types(types, [=](auto t) -> const tile_kernels & {
-    return small_batch_kernels<t.ENCODING, t.DTYPE, t.RESULT>(f, tile);
-  });
+  p.packed = static_cast<const uint8_t *>(call.packed);
+  p.row_scales = row_scales_of(desc, call.packed);
+  p.out = {call.bias, call.y, static_cast<int>(call.m), static_cast<int>(desc.n), desc.activation, call.y_stride};
+  p.k_tiles = static_cast<int>(n_k_tiles(desc));
+  p.n_panels = static_cast<int>(n_panels(desc));
+  p.split = split_panels(n_panels(desc), l.clusters);
+  p.stages = l.stages;
+  p.slice_warps = plan.slice_warps;
+  p.k_slices = l.k_slices;
+  p.tile_panels = l.tile_panels;
 }
-
-fusion fusion_of(const yk_gemm_call &call)
-{
-  return call.norm_w ? fusion::NORM : call.adds ? fusion::SUM : fusion::NONE;
-}
-
-} // namespace
 
 /* There are no plans with clusters of more than two blocks: in a GPC whose number of multiprocessors is not a multiple
  * of the cluster size, some stay unused, so that two blocks of one GEMM would share a multiprocessor. */
@@ -88,7 +93,7 @@ void small_batch_plans(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t
       for (int cluster = 1; cluster <= std::min(2, gpu.n_multiprocessors); cluster++) {
         const yk_gemm_plan plan = {PLAN_SMALL_BATCH, static_cast<uint8_t>(tile), static_cast<uint8_t>(slice_warps),
                                    static_cast<uint8_t>(cluster)};
-        if (lay_out(gpu, desc, plan, false).stages > 0) plans.push_back(plan);
+        if (small_batch_lay_out(gpu, desc, plan, false).stages > 0) plans.push_back(plan);
       }
     }
   }
@@ -98,7 +103,7 @@ double small_batch_us(const small_batch_costs &costs, const yk_gemm_gpu &gpu, co
                       yk_gemm_plan plan)
 {
   const small_batch_shape &s = SMALL_BATCH_SHAPES[plan.tile];
-  const launch_layout l = lay_out(gpu, desc, plan, false);
+  const small_batch_launch l = small_batch_lay_out(gpu, desc, plan, false);
   int64_t k_tiles = ceil_div(n_k_tiles(desc), l.cluster);
   double busy = static_cast<double>(l.clusters * l.cluster) / gpu.n_multiprocessors; /* share of multiprocessors */
   double us = (s.taken == occupancy::HALF ? 0.0 : costs.alone_us) + (l.cluster > 1 ? costs.exchange_us : 0.0);
@@ -139,28 +144,19 @@ bool small_batch_fuses(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm
 {
   if (m > NORM_TOKENS || !kernels_of(types_of(desc), f, plan.tile).get(desc)) return false;
   if (f == fusion::SUM) return desc.activation.kind == YK_ACTIVATION_NONE;
-  return can_normalise(m, desc.k) && lay_out(gpu, desc, plan, false, f, m).stages > 0;
+  return can_normalise(m, desc.k) && small_batch_lay_out(gpu, desc, plan, false, f, m).stages > 0;
 }
 
 cudaError_t small_batch_forward(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_plan plan,
                                 const yk_gemm_call &call, cudaStream_t stream)
 {
   const fusion f = fusion_of(call);
-  const launch_layout l = lay_out(gpu, desc, plan, call.second_half, f, call.m);
+  const small_batch_launch l = small_batch_lay_out(gpu, desc, plan, call.second_half, f, call.m);
   CUtensorMap map;
   const cudaError_t error = encode_x(gpu, desc, call, SMALL_BATCH_SHAPES[plan.tile].n, &map);
   if (error != cudaSuccess) return error;
   small_batch_params p = {};
-  p.packed = static_cast<const uint8_t *>(call.packed);
-  p.row_scales = row_scales_of(desc, call.packed);
-  p.out = {call.bias, call.y, static_cast<int>(call.m), static_cast<int>(desc.n), desc.activation, call.y_stride};
-  p.k_tiles = static_cast<int>(n_k_tiles(desc));
-  p.n_panels = static_cast<int>(n_panels(desc));
-  p.split = split_panels(n_panels(desc), l.clusters);
-  p.stages = l.stages;
-  p.slice_warps = plan.slice_warps;
-  p.k_slices = l.k_slices;
-  p.tile_panels = l.tile_panels;
+  small_batch_fill(desc, plan, call, l, p);
   p.next_reads_x = call.next_reads_x;
   p.norm = {call.norm_w,
             call.x,

@@ -19,6 +19,25 @@ void small_batch_plans(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, int64_t
 double small_batch_us(const small_batch_costs &costs, const yk_gemm_gpu &gpu, const yk_gemm_desc &desc,
                       yk_gemm_plan plan);
 
+/* Launch parameters of a plan. */
+struct small_batch_launch {
+  int64_t cluster, clusters; /* thread blocks of a cluster; clusters of the grid */
+  int tile_panels;           /* panels of a thread block's output tile */
+  int k_slices, stages;
+  int shared_bytes, threads; /* per thread block; shared_bytes: dynamic */
+};
+
+/* stages is 0 if the plan does not fit. It is the same in either half of a multiprocessor. m matters only with fusion
+ * NORM. */
+small_batch_launch small_batch_lay_out(const yk_gemm_gpu &gpu, const yk_gemm_desc &desc, yk_gemm_plan plan,
+                                       bool second_half, fusion f = fusion::NONE, int64_t m = 0);
+
+struct small_batch_params;
+
+/* Fills in the kernel's parameters, except those of fusions and next_reads_x. */
+void small_batch_fill(const yk_gemm_desc &desc, yk_gemm_plan plan, const yk_gemm_call &call,
+                      const small_batch_launch &l, small_batch_params &p);
+
 /* The kernels of tile number `tile` of SMALL_BATCH_SHAPES; for a fusion only tiles of 8 tokens have any. Defined in
  * small_batch_instances.cuh. */
 template <yk_gemm_encoding ENCODING, yk_dtype DTYPE, yk_dtype RESULT>
