@@ -38,18 +38,19 @@ template <yk_dtype DTYPE> struct fp4_bits;
 template <> struct fp4_bits<YK_F16> {
   static constexpr uint32_t NUMBERS = 0x8E008E00u;
 
-  /* The registers of a word: two numbers each, times 2^-14. */
+  /* The registers of a word: two numbers each, times 2^-14. Shifts to the left may run as multiplications of integers,
+   * beside logical instructions and shifts to the right, which share a unit. */
   __host__ __device__ static void unscaled(uint32_t word, uint32_t (&numbers)[4])
   {
-    const uint32_t others = (word >> 3 & 0x0E0E0E0Eu) | (word << 7 & 0x80808080u);
+#ifdef __CUDA_ARCH__
+    const uint32_t others = select_bits(0x80808080u, word << 7, word >> 3);
+#else
+    const uint32_t others = (word << 7 & 0x80808080u) | (word >> 3 & 0x7F7F7F7Fu);
+#endif
     numbers[0] = word & NUMBERS;
     numbers[1] = word << 8 & NUMBERS;
     numbers[2] = others & NUMBERS;
-#ifdef __CUDA_ARCH__
-    numbers[3] = __byte_perm(others, 0, 0x2404); /* one instruction instead of two */
-#else
     numbers[3] = others << 8 & NUMBERS;
-#endif
   }
 
   /* For packing: a code of register j in half 0 or 1 of a word. */

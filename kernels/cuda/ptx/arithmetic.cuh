@@ -39,6 +39,14 @@ __device__ __forceinline__ uint32_t and_or(uint32_t word, uint32_t mask, uint32_
   return out;
 }
 
+/* The bits of a where mask has ones, else those of b. */
+__device__ __forceinline__ uint32_t select_bits(uint32_t mask, uint32_t a, uint32_t b)
+{
+  uint32_t out;
+  asm("lop3.b32 %0, %1, %2, %3, 0xCA;" : "=r"(out) : "r"(mask), "r"(a), "r"(b));
+  return out;
+}
+
 /* a * b of the low halves and of the high halves. This function and the next two are volatile, so that the compiler
  * does not move them below a following wgmma_fence: registers that a wgmma reads must be complete at its fence. */
 __device__ __forceinline__ uint32_t multiply_f16x2(uint32_t a, uint32_t b)
