@@ -41,14 +41,16 @@ static const large_grouped large_groupeds[] = {
     {768, 528, 128, true, 9, 60, SLOTS_IN_THREE},    {1408, 2048, 64, false, 9, 60, SLOTS_IN_THREE},
     {256, 2048, 128, false, 40, 160, SLOTS_UNEVEN},  {320, 2064, 64, true, 40, 160, SLOTS_UNEVEN},
     {768, 528, 128, true, 12, 400, SLOTS_RANDOM},    {416, 520, 32, false, 12, 400, SLOTS_RANDOM},
+    {256, 2880, 64, false, 32, 800, SLOTS_RANDOM},   {256, 4800, 64, false, 12, 400, SLOTS_IN_THREE},
 };
 enum { N_LARGE_GROUPEDS = sizeof large_groupeds / sizeof *large_groupeds };
 
 /* For FP4. */
 static const large_grouped large_fp4_groupeds[] = {
-    {480, 528, 32, true, 12, 400, SLOTS_RANDOM}, {704, 520, 16, false, 12, 400, SLOTS_RANDOM},
-    {704, 528, 16, true, 12, 100, SLOTS_RANDOM}, {480, 520, 32, false, 12, 48, SLOTS_RANDOM},
-    {480, 272, 32, true, 4, 500, SLOTS_RANDOM},  {2880, 288, 32, true, 40, 30, SLOTS_RANDOM},
+    {480, 528, 32, true, 12, 400, SLOTS_RANDOM},   {704, 520, 16, false, 12, 400, SLOTS_RANDOM},
+    {704, 528, 16, true, 12, 100, SLOTS_RANDOM},   {480, 520, 32, false, 12, 48, SLOTS_RANDOM},
+    {480, 272, 32, true, 4, 500, SLOTS_RANDOM},    {2880, 288, 32, true, 40, 30, SLOTS_RANDOM},
+    {480, 2880, 32, false, 32, 256, SLOTS_RANDOM}, {480, 5760, 32, true, 32, 1000, SLOTS_RANDOM},
 };
 enum { N_LARGE_FP4_GROUPEDS = sizeof large_fp4_groupeds / sizeof *large_fp4_groupeds };
 
