@@ -39,7 +39,7 @@ template <> struct fp4_bits<YK_F16> {
   static constexpr uint32_t NUMBERS = 0x8E008E00u;
 
   /* The registers of a word: two numbers each, times 2^-14. Shifts to the left may run as multiplications of integers,
-   * beside logical instructions and shifts to the right, which share a unit. */
+   * in parallel with logical instructions and shifts to the right, which share a unit. */
   __host__ __device__ static void unscaled(uint32_t word, uint32_t (&numbers)[4])
   {
 #ifdef __CUDA_ARCH__
