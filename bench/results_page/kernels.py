@@ -83,20 +83,19 @@ def parts_of_layer(points, model, rows):
             for part in ("gate_up", "down")]
 
 
-FORMATS = {"w4a16": "4 bits", "w4a16-act-order": "4 bits, act order", "w8a16": "8 bits, 16-bit inputs",
-           "w8a8": "W8A8", "16-bits": "16 bits"}
+FORMATS = {"w4a16": "4 bits", "mxfp4": "MXFP4", "nvfp4": "NVFP4", "w8a16": "8 bits, 16-bit inputs", "w8a8": "W8A8"}
 
 
 def add_expert_formats(page, results):
-    name = "expert_formats_h100.json"
+    name = "expert_formats_h200.json"
     found = results.measured(name)
     rows = []
     for kind in dict.fromkeys(point["format"] for point in found["points"]):
         rows.append([FORMATS.get(kind, kind)] + [
             number(field(found["points"], "gate_up_and_down_us", model=model, format=kind, rows=n))
-            for model in ("qwen3-30b-a3b", "mixtral-8x7b") for n in (1, 64, 256, 4096)])
+            for model in ("qwen3-30b-a3b", "gpt-oss-20b") for n in (1, 64, 256, 4096)])
     page.table([f"gate, up and down, {found['gpu']}, {link(name, found['commit'])}, `bench_expert_formats`"] +
-               [f"{model}, {n:,}" for model in ("Qwen3-30B-A3B", "Mixtral")
+               [f"{model}, {n:,}" for model in ("Qwen3-30B-A3B", "gpt-oss-20b")
                 for n in (1, 64, 256, 4096)], rows)
 
 
