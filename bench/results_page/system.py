@@ -135,6 +135,20 @@ def batch_invariant(results):
             f"{'; '.join(parts)} (goal: 85 %)"]
 
 
+def fused_norms(results):
+    name = "models_e9839d88_h200_x2.json"
+    found = results.measured(name)
+
+    def rates(ranks):
+        runs = sorted((run for run in found["runs"] if run["ranks"] == ranks), key=lambda run: run["batch"])
+        return (f"batch {', '.join(str(run['batch']) for run in runs)}: "
+                f"{', '.join(number(run['decode_throughput']) for run in runs)} tokens/s")
+
+    prefill = " and ".join(number(one(found["runs"], ranks=ranks, batch=64)["prefill_throughput"]) for ranks in (1, 2))
+    return ["Qwen3-8B shapes, 512 tokens in, 100 out, with norms of one and two rows in GEMMs",
+            link(name, found["commit"]), f"one H200, {rates(1)}; two, {rates(2)}; prefill at 64 {prefill}"]
+
+
 def constraints(results):
     name = "constraints_h200.json"
     found = results.measured(name)
@@ -168,7 +182,8 @@ def one_row(*rows):
 def add_single_figures(page, results):
     page.section("Single figures", "One H200 unless the row says otherwise; the files have the commands.")
     page.table(["what", "state", "result"], [
-        large_batch(results), shared_prefix(results), processes(results), gpt_oss(results), long_prompt(results),
+        one_row(large_batch(results), fused_norms(results)), shared_prefix(results), processes(results),
+        gpt_oss(results), long_prompt(results),
         adapters(results), one_row(batch_invariant(results), constraints(results)),
         one_row(soak(results, "soak_server_h200_x2.json", "two H200s"),
                 soak(results, "soak_server_cpu.json", "two CPU ranks, 2 processors that other programs use")),
