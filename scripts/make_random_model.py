@@ -31,7 +31,7 @@ import zlib
 import numpy as np
 
 from random_model_formats import DTYPE_BYTES, FORMATS, Settings, Tensor, draw_normal, mxfp4_experts
-from random_model_presets import PRESETS, has_experts, is_delta_net, n_experts
+from random_model_presets import PRESETS, has_experts, has_own_kv, is_delta_net, n_experts
 
 LOGIT_STD = 2.5
 CHUNK = 1 << 22  # elements that one task draws
@@ -99,8 +99,11 @@ class ModelTensors:
     def gemma4_attention(self, layer, index):
         """Widths by the kind of the layer; the last layers read the keys and values of earlier layers."""
         config, hidden, heads = self.config, self.hidden, self.config["num_attention_heads"]
-        is_global = (index + 1) % 6 == 0 or index + 1 == config["num_hidden_layers"]
-        has_own = index < config["num_hidden_layers"] - config["num_kv_shared_layers"]
+        is_global = (index + 1) % 6 == 0
+        if "layer_types" in config:
+            is_global = config["layer_types"][index] == "full_attention"
+        is_global = is_global or index + 1 == config["num_hidden_layers"]
+        has_own = has_own_kv(config, index)
         head = config["global_head_dim"] if is_global else config["head_dim"]
         keys_alone = is_global and config["attention_k_eq_v"]
         kv = config["num_global_key_value_heads" if keys_alone else "num_key_value_heads"] * head
@@ -329,7 +332,8 @@ class ModelTensors:
             elif has_experts(config, i) and config["model_type"] != "gemma4_text":
                 self.experts(f"{layer}.mlp")
             else:
-                self.ffn(f"{layer}.mlp", config["intermediate_size"])
+                is_wide = config.get("use_double_wide_mlp") and not has_own_kv(config, i)
+                self.ffn(f"{layer}.mlp", (2 if is_wide else 1) * config["intermediate_size"])
         self.norm("model.norm", hidden)
         if not config["tie_word_embeddings"]:
             self.normal("lm_head", (vocab, hidden), 0.0, head_std)
@@ -452,6 +456,9 @@ def main():
     if args.tokenizer:
         take_tokenizer(config, args.tokenizer, args.out)
     if args.layers:
+        if config.get("num_kv_shared_layers"):
+            n_own = config["num_hidden_layers"] - config["num_kv_shared_layers"]
+            config["num_kv_shared_layers"] = max(0, args.layers - n_own)
         config["num_hidden_layers"] = args.layers
         if "max_window_layers" in config:
             config["max_window_layers"] = args.layers

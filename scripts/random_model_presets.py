@@ -64,7 +64,7 @@ GEMMA3 = {"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "
           "head_dim": 256, "rms_norm_eps": 1e-6, "rope_theta": 1000000, "rope_local_base_freq": 10000,
           "sliding_window_pattern": 6, "tie_word_embeddings": True}
 
-# The text part alone. layer_types: every sixth layer, and the last, has no window.
+# The text part alone. Without layer_types every sixth layer, and the last, has no window.
 GEMMA4 = {"architectures": ["Gemma4ForCausalLM"], "model_type": "gemma4_text", "attention_bias": False,
           "hidden_activation": "gelu_pytorch_tanh", "bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0,
           "head_dim": 256, "global_head_dim": 512, "rms_norm_eps": 1e-6, "tie_word_embeddings": True,
@@ -211,6 +211,12 @@ PRESETS = {
                         "num_attention_heads": 16, "num_key_value_heads": 8, "num_global_key_value_heads": 2,
                         "sliding_window": 1024, "enable_moe_block": True, "num_experts": 128, "top_k_experts": 8,
                         "moe_intermediate_size": 704},
+    "gemma-4-e2b": {**GEMMA4, "hidden_size": 1536, "intermediate_size": 6144, "num_hidden_layers": 35,
+                    "num_attention_heads": 8, "num_key_value_heads": 1, "sliding_window": 512,
+                    "max_position_embeddings": 131072, "attention_k_eq_v": False, "num_kv_shared_layers": 20,
+                    "use_double_wide_mlp": True, "hidden_size_per_layer_input": 256,
+                    "vocab_size_per_layer_input": 262144,
+                    "layer_types": (["sliding_attention"] * 4 + ["full_attention"]) * 7},
     "gemma-4-e4b": {**GEMMA4, "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 42,
                     "num_attention_heads": 8, "num_key_value_heads": 2, "sliding_window": 512,
                     "max_position_embeddings": 131072, "attention_k_eq_v": False, "num_kv_shared_layers": 18,
@@ -332,6 +338,11 @@ PRESETS = {
 def n_experts(config):
     keys = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
     return next((config[key] for key in keys if config.get(key)), 0)
+
+
+def has_own_kv(config, layer):
+    """Whether the layer of a Gemma 4 model has keys and values instead of those of an earlier layer."""
+    return layer < config["num_hidden_layers"] - config.get("num_kv_shared_layers", 0)
 
 
 def is_delta_net(config, layer):
