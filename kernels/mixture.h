@@ -105,7 +105,7 @@ typedef struct yk_mixture_taps {
 } yk_mixture_taps;
 
 typedef struct yk_mixture_args {
-  yk_normed *x; /* n_rows rows; complete afterwards */
+  yk_normed *x; /* n_rows rows, whose partial is not ADDED; complete afterwards */
   /* rows act [n_rows, hidden] are the caller's and alias neither x nor the scratch; the forward sets the rest */
   yk_partial *y;
   const void *router_x;    /* act [n_rows, hidden] the router's inputs; NULL: x */

@@ -1,6 +1,6 @@
 /* partial.h - the two values that pass between the sublayers of a model and the all-reduces around them: a rank's
- * partial result, and normalised rows. Each has two states, so that a device may leave the last step of one operation
- * to the operation that reads the result, and fuse the two. */
+ * partial result, and normalised rows. Their states let a device fuse two operations: the operation that reads a
+ * value may run the last step of the operation before, and a result may already be part of the residual. */
 #ifndef YK_KERNELS_PARTIAL_H
 #define YK_KERNELS_PARTIAL_H
 

@@ -58,6 +58,7 @@ find "$root" -type f -exec strip --strip-debug {} +
 mv "$stage/gpu_tests.txt" "$root/"
 cp scripts/gpu_package.sh scripts/gpu_test*.sh scripts/gpu_test_list.py scripts/gpu_sanitize.sh \
   scripts/*random_model*.py "$root/scripts/"
+cp -r scripts/chat_templates "$root/scripts/"
 cp -r tests/e2e tests/reference "$root/tests/"
 cp -r tests/golden/families tests/golden/adapters "$root/tests/golden/"
 if [ -d tests/models/demo ]; then cp -r tests/models/demo "$root/tests/models/"; fi

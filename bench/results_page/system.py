@@ -145,7 +145,7 @@ def fused_norms(results):
                 f"{', '.join(number(run['decode_throughput']) for run in runs)} tokens/s")
 
     prefill = " and ".join(number(one(found["runs"], ranks=ranks, batch=64)["prefill_throughput"]) for ranks in (1, 2))
-    return ["Qwen3-8B shapes, 512 tokens in, 100 out, with norms of one and two rows in GEMMs",
+    return ["Qwen3-8B shapes, 512 tokens in, 100 out; batch 1 on one H200 has norms in its GEMMs",
             link(name, found["commit"]), f"one H200, {rates(1)}; two, {rates(2)}; prefill at 64 {prefill}"]
 
 

@@ -62,8 +62,8 @@ static yk_status reduce(yk_model *m, yk_sublayer_step *s, const addition *a, yk_
   return YK_OK;
 }
 
-/* Lets the sublayer that runs next add its result itself if reduce would do nothing but the addition a, and the norm is
- * no part of a mixture's operation. */
+/* Lets the sublayer that runs next add its result itself if reduce would do nothing but the addition a, and no mixture
+ * runs the norm. */
 static void let_add(const yk_model *m, yk_sublayer_step *s, const addition *a)
 {
   const bool is_plain = !a->result_w && a->gain == 0 && a->norm->reader != YK_READER_ROUTER;

@@ -58,7 +58,8 @@ static yk_status exchange_maxima(const yk_row_parallel *layer, const yk_sublayer
   return YK_OK;
 }
 
-/* Whether floats, which write the sublayer's result, become a sum into the residual: then changes them so. */
+/* Turns floats, which write the sublayer's result, into a sum into the residual where the device can. Returns whether
+ * it did. */
 static bool add_to_residual(const yk_row_parallel *layer, const yk_sublayer_step *s, yk_linear_args *floats)
 {
   const yk_device_ops *ops = s->dev->ops;

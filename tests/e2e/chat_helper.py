@@ -23,6 +23,7 @@ import syscall_filter
 import template_helper
 
 CHAT = os.path.join(harness.TESTS_DIR, "golden", "chat")
+SCRIPTS = os.path.join(harness.TESTS_DIR, "..", "scripts")
 MARK = "\ufdef"
 
 
@@ -35,6 +36,12 @@ def mark(value, step):
     if isinstance(value, dict):
         return {mark(key, step): mark(item, step) for key, item in value.items()}
     return value
+
+
+def template_file(name):
+    """A checkpoint's template, or that of scripts for a checkpoint without one."""
+    own = os.path.join(CHAT, "templates", name + ".jinja")
+    return own if os.path.exists(own) else os.path.join(SCRIPTS, "chat_templates", name + ".jinja")
 
 
 def mark_message(message, step):
@@ -54,7 +61,7 @@ class Marks(unittest.TestCase):
         name = os.path.basename(path)[:-len(".json")]
         with open(path, encoding="utf-8") as file:
             golden = json.load(file)
-        with open(os.path.join(CHAT, "templates", name + ".jinja"), encoding="utf-8") as file:
+        with open(template_file(name), encoding="utf-8") as file:
             source = file.read()
         renderer = template_helper.Renderer()
         needs = renderer.load({"default": source})["needs"]["default"]

@@ -21,6 +21,7 @@ extern "C" { /* cmocka.h is C alone */
 #include "kernels/cuda/common/division.cuh"
 #include "kernels/cuda/gemm/dense/dense.h"
 #include "kernels/cuda/gemm/dense/plan.h"
+#include "kernels/cuda/gemm/dense/sliced.cuh"
 #include "kernels/cuda/gemm/dense/small_batch.cuh"
 #include "kernels/cuda/gemm/dense/wgmma.cuh"
 #include "kernels/cuda/gemm/dense/wgmma_cluster.cuh"
@@ -361,6 +362,39 @@ void every_plan_has_a_kernel(void **)
   }
 }
 
+/* So it is where results do not depend on the number of tokens. */
+void every_plan_of_slices_has_a_kernel(void **)
+{
+  using namespace yk_gemm;
+  const yk_gemm_gpu gpu = {"NVIDIA H200", 132, YK_GEMM_WGMMA, nullptr, {0, 0, 66, 39, 30, 22, 17, 15, 15}};
+  for (const int slices : {1, 2, 4, 8}) {
+    for (const int64_t n : {192, 4096, 24576}) {
+      for (int i = 0; i < 12; i++) {
+        const bool is_f16 = i % 2, has_f32_output = i / 6;
+        yk_gemm_desc desc = {4096,          n, 32 << i % 3, is_f16 ? YK_F16 : YK_BF16, YK_NO_ACTIVATION, YK_GEMM_INT4,
+                             has_f32_output};
+        desc.k_slices = slices;
+        yk_gemm_plans plans;
+        yk_gemm_plans_choose(&gpu, &desc, 0, &plans);
+        for (const yk_gemm_plan &plan : plans.of_bucket) {
+          const bool is_chain = plan.kernel == PLAN_WGMMA;
+          assert_true(is_chain || plan.kernel == PLAN_SLICED);
+          assert_true(!is_chain || (slices == 1 && !has_f32_output && plan.splits == 1));
+          const auto kernels = [&](auto t) {
+            constexpr yk_dtype DTYPE = decltype(t)::value;
+            return (is_chain               ? wgmma_kernels<YK_GEMM_INT4, DTYPE, DTYPE>(plan.tile)
+                    : plan.slice_warps > 0 ? sliced_mma_kernels<YK_GEMM_INT4, DTYPE>(plan.tile)
+                                           : sliced_kernels<YK_GEMM_INT4, DTYPE>(plan.tile))
+                .get(desc);
+          };
+          assert_non_null(is_f16 ? kernels(std::integral_constant<yk_dtype, YK_F16>())
+                                 : kernels(std::integral_constant<yk_dtype, YK_BF16>()));
+        }
+      }
+    }
+  }
+}
+
 /* Every K tile of every output tile belongs to one cluster, no K range is empty, and the ranges of a tile list each
  * other. */
 void expect_divided(const yk_w4a8::tile_split &split, int k_tiles, int tokens)
@@ -554,6 +588,7 @@ int main()
       cmocka_unit_test(tiles_are_dealt_out_once),
       cmocka_unit_test(a_cluster_has_a_place_for_each_partial_sum),
       cmocka_unit_test(every_plan_has_a_kernel),
+      cmocka_unit_test(every_plan_of_slices_has_a_kernel),
       cmocka_unit_test(every_w4a8_plan_divides_the_work),
       cmocka_unit_test(a_gemm_refuses_sizes_out_of_range),
       cmocka_unit_test(a_bucket_of_rows_has_one_plan),

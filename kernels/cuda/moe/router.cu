@@ -115,14 +115,14 @@ extern "C" cudaError_t yk_cuda_router_prepare(void *mailbox, cudaStream_t stream
 extern "C" bool yk_cuda_router_takes(const yk_cuda_router *router, const yk_route_args *args)
 {
   const yk_plain_gemm gemm = {.x = router->x,
-                                    .w = router->w,
-                                    .y = args->logits,
-                                    .m = args->n_tokens,
-                                    .n = router->n,
-                                    .k = router->k,
-                                    .y_stride = args->logits_stride,
-                                    .dtype = router->dtype,
-                                    .y_dtype = YK_F32};
+                              .w = router->w,
+                              .y = args->logits,
+                              .m = args->n_tokens,
+                              .n = router->n,
+                              .k = router->k,
+                              .y_stride = args->logits_stride,
+                              .dtype = router->dtype,
+                              .y_dtype = YK_F32};
   const int n_experts = args->spec->n_experts, most_rows = n_experts <= 4 * WARP ? MOST_ROWS : MOST_ROWS_BY_8;
   if (args->n_tokens < 1 || args->n_tokens > most_rows || n_experts > MOST_EXPERTS || router->n > 2 * MOST_EXPERTS ||
       router->n * router->k > MOST_WEIGHTS || args->spec->top_k >= WARP || !yk_few_outputs_takes(&gemm) ||

@@ -78,8 +78,8 @@ static void fill_device_options(yk_model_options *options, yk_option out[N_DEVIC
       {"weights", NULL, YK_OPTION_CHOICE, &options->weights, NULL, .help = "f16: dequantise to 16 bits at load",
        .choices = weights_names},
       {"activations", NULL, YK_OPTION_CHOICE, &options->activations, NULL,
-       .help = "inputs of 4-bit weights: fp8, int8: rounded to 8-bit floats or integers (GPUs must have compute "
-               "capability 9.0), dtype: never rounded, auto: as the checkpoint requests",
+       .help = "inputs of weights in 4-bit integers: fp8, int8: rounded to 8-bit floats or integers (GPUs must have "
+               "compute capability 9.0), dtype: never rounded, auto: as the checkpoint requests",
        .choices = activations_names},
       {"lm-head", NULL, YK_OPTION_CHOICE, &options->lm_head, NULL,
        .help = "int8: an lm_head of floats becomes 8-bit integers at load", .choices = lm_head_names},

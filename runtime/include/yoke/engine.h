@@ -162,8 +162,10 @@ typedef struct yk_engine_options {
   bool disable_custom_all_reduce;
   /* A request's logits have the same bits for any other requests that run, any division of its prompt into steps, and
    * on 1, 2, 4 or 8 ranks, as far as the model's sizes permit. Slower. Refused for mixtures of experts, latent
-   * attention, recurrent states, adapters, 8-bit caches, quantised inputs, and on GPUs for weights other than 4-bit
-   * integers, which need compute capability 9.0, and 16-bit floats. */
+   * attention, recurrent states, per-layer embeddings, adapters, 8-bit caches, lm_head int8, quantised inputs and act
+   * order; on several ranks for norms of whole rows of q and k, a bias of o or down, and ranks of several processes
+   * whose communicator cannot add in a tree; on GPUs for weights other than 4-bit integers, which need compute
+   * capability 9.0, and 16-bit floats. */
   bool batch_invariant;
 } yk_engine_options;
 
