@@ -7,26 +7,35 @@
  * load, into panels of 16 columns by 128 inputs in the order of the A operand's registers (packed_layout.cuh); one copy
  * serves every number of tokens.
  *
- *   tokens        GPU      kernel                    K is split over              partial sums are added in
- *   1 to 32       9.0      small_batch_kernel.cuh    warps (sliced-K), cluster    shared memory
- *   17 and more   9.0      wgmma_kernel.cuh          thread blocks (split-K,      global memory, as their own flags;
- *                 stream-K)                    in a cluster, shared memory
- *   any           8.0 on   mma_sm80.cu               thread blocks (split-K)      global memory, a second kernel
- *   any           9.0      sliced_kernel.cuh         slices of fixed size: with desc.k_slices, sliced.cuh
+ *   tokens        GPU      kernel                   K is split over              partial sums are added in
+ *   1 to 32       9.0      small_batch_kernel.cuh   warps (sliced-K), cluster    shared memory
+ *   17 and more   9.0      wgmma_kernel.cuh         thread blocks (split-K,      global memory, as their own flags;
+ *                                                   stream-K)                    in a cluster, shared memory
+ *   any           8.0 on   mma_sm80.cu              thread blocks (split-K)      global memory, a second kernel
+ *
+ *   with desc.k_slices, slices of fixed size (sliced.cuh):
+ *   1 to 8        9.0      sliced_mma_kernel.cuh    warps, cluster               shared memory, as a tree
+ *   9 and more    9.0      sliced_kernel.cuh        thread blocks                global memory, as a tree
+ *   9 and more    9.0      wgmma_kernel.cuh         not: for a single slice      -
  *
  * A thread block of the two kernels for 9.0:
  *
- *     weights in global memory --bulk copy-->      +-- ring of stages in shared memory --+
- *       producer warp 0, before and after          |  stage: panels of one K tile        |--> consumer warps: panels to
- *                                                  griddepcontrol.wait                        |         and x of the
- *                                                  same 128       |    registers, x by ldmatrix x in global memory
- *                                                  --TMA tensor copy-->      |         inputs, 128-byte swizzle    |
- *                                                  or descriptor, mma.sync producer warps 1 and 2, after the wait
- *                                                  +-------------------------------------+    or wgmma, accumulators
- *                        ^                                                     |              in registers
- *                        +---- the stage's "empty" mbarrier <-- consumers -----+                    |
- *                                                                                                   v
- *     y <-- epilogue: bias, activation, one rounding <-- partial sums of other warps and thread blocks, in fixed order
+ *   weights in global memory                      x in global memory
+ *     | bulk copies by producer warp 0,             | TMA tensor copies with 128-byte swizzle by
+ *     | before and after griddepcontrol.wait        | producer warps 1 and 2, after the wait
+ *     v                                             v
+ *   +-- ring of stages in shared memory -----------------------------+
+ *   |  a stage: panels of one K tile, and x of the same 128 inputs   | <-- the stage's "empty" mbarrier --+
+ *   +----------------------------------------------------------------+                                    |
+ *     | panels to registers                         | x by ldmatrix or descriptor                         |
+ *     v                                             v                                                     |
+ *   consumer warps: mma.sync or wgmma, accumulators in registers -----------------------------------------+
+ *     |
+ *     v
+ *   partial sums of other warps and thread blocks, in fixed order
+ *     |
+ *     v
+ *   epilogue: bias, activation, one rounding --> y
  *
  * Producers wait for a stage to be empty, consumers for it to be full; consumers of different warps or thread blocks
  * wait for each other only at the end of a tile, for partial sums. For few tokens the kernel of up to 32 can also

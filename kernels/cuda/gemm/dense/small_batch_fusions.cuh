@@ -29,7 +29,8 @@ struct row_norm {
 };
 
 constexpr int NORM_VECTOR = 8, NORM_VECTOR_BYTES = 16; /* elements of a vector */
-/* Most rows, and most inputs of all rows. With more, a thread block takes longer than a separate kernel of norms. */
+/* Most rows with a norm or a sum, and most inputs of all rows with a norm. With more, a thread block takes longer than
+ * a separate kernel of norms, which also adds. */
 constexpr int NORM_TOKENS = 2, NORM_INPUTS = 8192;
 
 /* Consumer warps of each of m rows. */

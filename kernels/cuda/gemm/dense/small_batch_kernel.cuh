@@ -4,7 +4,8 @@
  *              cluster split K, so that partial sums stay within the cluster
  *   block      output tiles of tile_panels panels by N tokens, one after the other (usually only one)
  *   producers  warp 0: weights of a K tile, one bulk copy per stage; warps 1 and 2: half of its x each, by tensor map
- *              with the 128-byte swizzle and zeros past the edges; warp 3 is idle
+ *              with the 128-byte swizzle and zeros past the edges; warp 3 is idle. With fusion NORM all but warp 0 are
+ *              idle: consumers write all of x, normalised, before the ring (small_batch_fusions.cuh)
  *   consumers  eight warps, in K slices of slice_warps warps: a slice takes every k_slices-th stage (sliced-K), each of
  *              its warps WARP_PANELS panels
  *
