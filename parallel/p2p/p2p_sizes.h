@@ -66,8 +66,8 @@ yk_p2p_route yk_p2p_route_of_array(const yk_p2p_options *options, int64_t n_byte
  *   each, up to max_bytes, if there are slots for two-shot. */
 bool yk_p2p_takes_slices(const yk_p2p_options *options, int n_ranks, int64_t n_bytes);
 
-/* yk_p2p_tree_check - whether n_ranks ranks add float32 in a tree (all_reduce_tree of comm.h): through slots; or two
- *   ranks, whose tree is their sum in any order. Errors: YK_E_UNSUPPORTED. */
+/* yk_p2p_tree_check - whether n_ranks ranks add float32 in a tree (all_reduce_tree of comm.h): through slots; or up
+ *   to two ranks, whose tree is their sum in any order. Errors: YK_E_UNSUPPORTED. */
 yk_status yk_p2p_tree_check(int n_ranks, bool has_slots, yk_err *err);
 
 /* Slots on each device: packets of 16 bytes for each thread block, set and source rank. */

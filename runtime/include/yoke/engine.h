@@ -147,9 +147,9 @@ typedef struct yk_engine_options {
    * capability 9.0, inputs are rounded in steps with enough rows for a speed-up (100 to 500, depending on the layer),
    * on CPU ranks always. Prompts are computed faster; on GPUs an answer then depends, by this rounding, on how its
    * prompt is cut into steps and on the number of sequences that decode together. Layers with other weights, experts,
-   * and lm_head keep dtype. Refused for models without such layers. auto: fp8 or int8 for the layers
-   * whose inputs the checkpoint rounds in this way (W4AFP8 and W4A8 of compressed-tensors), dtype for the others, and
-   * for all with weights f16 and on GPUs of other compute capabilities. */
+   * and lm_head keep dtype. Refused for models without such layers. auto: fp8 or int8 for the layers whose inputs the
+   * checkpoint rounds in this way (W4AFP8 and W4A8 of compressed-tensors), dtype for the others, and for all with
+   * weights f16 and on GPUs of other compute capabilities. */
   yk_activations_choice activations;
   /* Most rows of a step that a prompt gets if the step also decodes and the prompt is the only one with more than this
    * many rows to compute, so that a full step of prompt rows does not delay the tokens of other requests. 0, the
