@@ -58,14 +58,21 @@ static const char *tensor_of(const yk_linear_part *part)
   return part->weight.tensor ? part->weight.tensor : "a weight";
 }
 
-static yk_status check_part(const yk_rank_source *source, const yk_linear_spec *spec, int i, yk_err *err)
+/* The reasons that do not depend on the slice that the rank has. */
+static yk_status check_weight(const yk_linear_part *part, yk_err *err)
 {
-  const yk_linear_part *part = &spec->parts[i];
   if (part->weight.act_order)
     return yk_err_set(err, YK_E_UNSUPPORTED, "batch_invariant: not with act order: %s", tensor_of(part));
   const yk_inputs_kind inputs = part->weight.inputs.kind;
   if (inputs != YK_INPUTS_FLOAT && inputs != YK_INPUTS_FP8 && inputs != YK_INPUTS_INT8 && !part->as_16_bits)
     return yk_err_set(err, YK_E_UNSUPPORTED, "batch_invariant: not with quantised inputs: %s", tensor_of(part));
+  return YK_OK;
+}
+
+static yk_status check_part(const yk_rank_source *source, const yk_linear_spec *spec, int i, yk_err *err)
+{
+  const yk_linear_part *part = &spec->parts[i];
+  YK_TRY(check_weight(part, err));
   if (!yk_repack_divides(&source->dev, spec, i))
     return yk_err_set(err, YK_E_UNSUPPORTED,
                       "batch_invariant: not with weights in %s on the %s device: %s; supported: weights f16, or CPU "
@@ -101,6 +108,7 @@ yk_status yk_invariance_row(const yk_rank_source *source, yk_linear_spec *spec, 
   const yk_linear_part *part = &spec->parts[0];
   const int64_t k = part->weight.k, n_ranks = source->share.n_ranks;
   if (!source->limits->batch_invariant) return YK_OK;
+  YK_TRY(check_weight(part, err)); /* before the slice: act order gives ranks other inputs than equal ranges */
   const int slices = yk_linear_k_slices(k);
   if (slices % n_ranks != 0 || part->k.begin != k / n_ranks * source->share.rank ||
       yk_range_size(part->k) != k / n_ranks)

@@ -9,6 +9,7 @@ import shutil
 import unittest
 
 import harness
+from batch_invariant import PROMPTS, make_model
 from processes_case import MPIRUN, ProcessesCase, load_at_once, random_address
 from server_case import JSON, ask_on
 
@@ -70,6 +71,18 @@ class Bits(ProcessesCase):
         for name, n_ranks, n_processes, n_stages in STAGES:
             self.check(name, n_ranks // n_stages, lambda arguments, n=n_processes: self.start(n, *arguments),
                        ("--pipeline-parallel-size", n_stages))
+
+    def test_batch_invariant(self):
+        """The ranks of several processes add in the tree of a single rank."""
+        folder = make_model(harness.scratch_folder(self.addCleanup), True)
+        options = ("--batch-invariant", "--temperature", 0, "--max-model-len", 512,
+                   *(word for ids in PROMPTS for word in ("--token-ids", ",".join(map(str, ids)))))
+        alone = self.run_yoke(*command(folder, 1, *options))
+        for n_ranks, n_processes in ((4, 2), (4, 4)):
+            processes = self.start(n_processes, *command(folder, n_ranks, *options))
+            self.end(processes)
+            self.assertEqual(results(processes[0].out), results(alone.out))
+            self.assertEqual(len(results(alone.out)), len(PROMPTS))
 
     def test_snapshots(self):
         """Prompts that part after 64 or more tokens begin at snapshots: each process has those of its heads and
