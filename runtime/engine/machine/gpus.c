@@ -97,30 +97,34 @@ yk_status yk_gpus_uuid(int ordinal, char uuid[YK_GPU_UUID_BYTES], yk_err *err)
   return YK_OK;
 }
 
-yk_status yk_gpus_check_rounding(const yk_settings *settings, const char *type, yk_err *err)
+/* A plan may have more ranks than the machine has GPUs: the others are as the first. */
+static yk_status query_of_rank(const yk_settings *settings, int rank, yk_cuda_device_info *out, yk_err *err)
+{
+  const int id = settings->device_ids[rank];
+  return yk_cuda_device_query(id < yk_cuda_device_count() ? id : 0, out, err);
+}
+
+yk_status yk_gpus_check_hopper(const yk_settings *settings, const char *option, const char *supported, yk_err *err)
 {
   for (int i = 0; i < settings->world.n_local; i++) {
     yk_cuda_device_info info;
-    const int id = settings->device_ids[settings->world.first_rank + i];
-    YK_TRY(yk_cuda_device_query(id, &info, err));
+    YK_TRY(query_of_rank(settings, settings->world.first_rank + i, &info, err));
     if (info.compute_major == 9 && info.compute_minor == 0) continue;
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "activations %s: expected GPUs of compute capability 9.0, found %s (%d.%d); supported: auto",
-                      type, info.name, info.compute_major, info.compute_minor);
+                      "%s: expected GPUs of compute capability 9.0, found %s (%d.%d); supported: %s", option, info.name,
+                      info.compute_major, info.compute_minor, supported);
   }
   return YK_OK;
 }
 
 yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_t *n_bytes, yk_err *err)
 {
-  int n_gpus = yk_cuda_device_count();
-  const int *ids = settings->device_ids + settings->world.first_rank;
-  const int64_t n_sharing = yk_gpus_may_be_shared() ? yk_ceil_div_i64(settings->world.n_ranks, n_gpus) : 1;
+  const int64_t n_sharing =
+      yk_gpus_may_be_shared() ? yk_ceil_div_i64(settings->world.n_ranks, yk_cuda_device_count()) : 1;
   *n_bytes = INT64_MAX;
   for (int i = 0; i < settings->world.n_local; i++) {
     yk_cuda_device_info info;
-    int ordinal = ids[i];
-    YK_TRY(yk_cuda_device_query(ordinal < n_gpus ? ordinal : 0, &info, err));
+    YK_TRY(query_of_rank(settings, settings->world.first_rank + i, &info, err));
     int64_t kept_free = (int64_t)((double)info.total_bytes * (1 - utilization));
     *n_bytes = yk_min_i64(*n_bytes, yk_max_i64(0, info.free_bytes - kept_free) / n_sharing);
   }
@@ -226,9 +230,9 @@ yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_
   return yk_gpus_refuse(err);
 }
 
-yk_status yk_gpus_check_rounding(const yk_settings *settings, const char *type, yk_err *err)
+yk_status yk_gpus_check_hopper(const yk_settings *settings, const char *option, const char *supported, yk_err *err)
 {
-  (void)settings, (void)type;
+  (void)settings, (void)option, (void)supported;
   return yk_gpus_refuse(err);
 }
 

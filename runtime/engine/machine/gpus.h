@@ -38,9 +38,10 @@ yk_status yk_gpus_uuid(int ordinal, char uuid[YK_GPU_UUID_BYTES], yk_err *err);
  *   machine count like its own GPUs. Ranks that share GPUs divide them evenly. Errors: YK_E_DEVICE. */
 yk_status yk_gpus_budget(const yk_settings *settings, double utilization, int64_t *n_bytes, yk_err *err);
 
-/* yk_gpus_check_rounding - whether the GPUs of this process's ranks multiply 4-bit weights by inputs of 8 bits, which
- *   needs compute capability 9.0. type: "fp8" or "int8", for the message. Errors: YK_E_UNSUPPORTED, YK_E_DEVICE. */
-yk_status yk_gpus_check_rounding(const yk_settings *settings, const char *type, yk_err *err);
+/* yk_gpus_check_hopper - whether the GPUs of this process's ranks have compute capability 9.0, which the option needs.
+ *   option, supported: for the message, which ends with what these GPUs support instead.
+ *   Errors: YK_E_UNSUPPORTED, YK_E_DEVICE. */
+yk_status yk_gpus_check_hopper(const yk_settings *settings, const char *option, const char *supported, yk_err *err);
 
 /* yk_gpus_measure - yk_model_measure for a rank on a GPU, plus the bytes of its device and of its communicator's slots
  *   (NCCL's own memory is not counted). Works without a GPU and without CUDA in the build. */

@@ -360,7 +360,7 @@ static yk_rounding requested_rounding(const yk_engine_options *o, const yk_model
   if (o->activations == YK_ACTIVATIONS_DTYPE || o->weights == YK_WEIGHTS_F16 || (!is_fp8 && !is_int8))
     return YK_ROUNDING_NONE;
   if (is_elsewhere || s->device == YK_DEVICE_CPU ||
-      yk_gpus_check_rounding(s, is_fp8 ? "fp8" : "int8", &problem) == YK_OK)
+      yk_gpus_check_hopper(s, is_fp8 ? "activations fp8" : "activations int8", "auto", &problem) == YK_OK)
     return YK_ROUNDING_OF_CHECKPOINT;
   yk_log_write(&o->log, YK_LOG_INFO, "inputs of 4-bit weights stay %s, although the checkpoint rounds them: %s",
                yk_dtype_name(s->dtype), problem.message);
@@ -372,7 +372,7 @@ static yk_status choose_activations(const yk_engine_options *o, const yk_model_c
                                     yk_settings *s, yk_err *err)
 {
   const bool is_fp8 = o->activations == YK_ACTIVATIONS_FP8;
-  const char *type = is_fp8 ? "fp8" : "int8";
+  const char *option = is_fp8 ? "activations fp8" : "activations int8";
   if (!is_fp8 && o->activations != YK_ACTIVATIONS_INT8) {
     s->limits.rounding = requested_rounding(o, config, is_elsewhere, s);
     return YK_OK;
@@ -380,13 +380,26 @@ static yk_status choose_activations(const yk_engine_options *o, const yk_model_c
   s->limits.rounding = is_fp8 ? YK_ROUNDING_FP8 : YK_ROUNDING_INT8;
   if (o->weights == YK_WEIGHTS_F16)
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "activations %s: expected weights of 4-bit integers, found weights f16; supported: auto", type);
+                      "%s: expected weights of 4-bit integers, found weights f16; supported: auto", option);
   if (!yk_quant_may_have(&config->quant, YK_WEIGHT_AWQ))
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "activations %s: expected weights of 4-bit integers, which this model does not have; supported: "
-                      "auto",
-                      type);
-  return is_elsewhere || s->device == YK_DEVICE_CPU ? YK_OK : yk_gpus_check_rounding(s, type, err);
+                      "%s: expected weights of 4-bit integers, which this model does not have; supported: auto",
+                      option);
+  return is_elsewhere || s->device == YK_DEVICE_CPU ? YK_OK : yk_gpus_check_hopper(s, option, "auto", err);
+}
+
+/* Ranks that add in a tree; on GPUs of this process also the kernels of 4-bit weights. */
+static yk_status choose_invariance(const yk_engine_options *o, const yk_model_config *config, bool is_elsewhere,
+                                   yk_settings *s, yk_err *err)
+{
+  s->limits.batch_invariant = o->batch_invariant;
+  if (!o->batch_invariant || s->device == YK_DEVICE_CPU) return YK_OK;
+  if (s->nccl_only && yk_world_group_size(&s->world) > 2)
+    return yk_err_set(err, YK_E_UNSUPPORTED,
+                      "batch_invariant: with disable_custom_all_reduce a stage has 1 or 2 ranks, found %d",
+                      yk_world_group_size(&s->world));
+  if (is_elsewhere || o->weights == YK_WEIGHTS_F16 || !yk_quant_may_have(&config->quant, YK_WEIGHT_AWQ)) return YK_OK;
+  return yk_gpus_check_hopper(s, "batch_invariant: 4-bit weights", "weights f16", err);
 }
 
 /* The size of the KV cache, and the plan. Every process has the same number of blocks, that of the smallest rank. */
@@ -443,12 +456,7 @@ yk_status yk_settings_resolve(const yk_engine_options *options, const yk_checkpo
   if (settings->limits.lm_head_as_int8 && config->lacks_head)
     return yk_err_set(err, YK_E_UNSUPPORTED, "lm_head int8: this model has no lm_head; supported: auto");
   settings->limits.expert_parallel = options->expert_parallel;
-  settings->limits.batch_invariant = options->batch_invariant;
-  if (options->batch_invariant && settings->nccl_only && settings->device == YK_DEVICE_CUDA &&
-      yk_world_group_size(&settings->world) > 2)
-    return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "batch_invariant: with disable_custom_all_reduce a stage has 1 or 2 ranks, found %d",
-                      yk_world_group_size(&settings->world));
+  YK_TRY(choose_invariance(options, config, device_memory_bytes > 0, settings, err));
   settings->limits.n_adapters = options->max_adapters;
   settings->limits.adapter_rank = options->max_adapter_rank;
   return choose_memory(options, checkpoint, device_memory_bytes, cluster, settings, plan, err);
