@@ -98,12 +98,18 @@ static void test_table(void **state)
   }
 }
 
-/* is_invariant: right values, and the bits of a row alone. Kernels for 9.0. */
-static void test_invariance(void **state)
+/* is_invariant has kernels for 9.0. */
+static void skip_without_invariance(const op_target *target)
 {
   yk_cuda_device_info info;
   op_ok(yk_cuda_device_query(0, &info, &err));
-  if (info.compute_major != 9 || *state != &cuda_target) skip();
+  if (info.compute_major != 9 || target != &cuda_target) skip();
+}
+
+/* is_invariant: right values, and the bits of a row alone. */
+static void test_invariance(void **state)
+{
+  skip_without_invariance(*state);
   for (int d = 0; d < N_GPU_DTYPES; d++)
     for (size_t i = 0; each_case(i, i < N_SCENES + N_CROWDED + N_LONG); i++) {
       scene_shape shape = i < N_SCENES               ? scene_shapes[i]
@@ -113,6 +119,28 @@ static void test_invariance(void **state)
       check_scene(*state, gpu_dtypes[d], &shape, 40 + (uint32_t)i);
       check_rows_alone(*state, gpu_dtypes[d], &shape);
       shape.has_sinks = true;
+      check_rows_alone(*state, gpu_dtypes[d], &shape);
+    }
+}
+
+/* The same with up to eight key tiles, with 400 work items of decode, of which thread blocks take several one after the
+ * other, and with windows that begin in a later key tile. */
+static void test_invariance_of_decodes(void **state)
+{
+  static const int32_t head_dims[] = {128, 96, 64};
+  skip_without_invariance(*state);
+  for (int d = 0; each_case(d, d < N_GPU_DTYPES); d++)
+    for (int i = 0; each_case(i, i < 3); i++) {
+      scene_shape shape = {.heads = grouped_heads(8, 4, head_dims[i]),
+                           .n_seqs = 100,
+                           .shortest = 1,
+                           .longest = 900,
+                           .is_invariant = true};
+      check_large_scene(*state, gpu_dtypes[d], &shape, 480 + (uint32_t)i);
+      check_rows_alone(*state, gpu_dtypes[d], &shape);
+      shape.window = 300;
+      shape.has_sinks = true;
+      check_large_scene(*state, gpu_dtypes[d], &shape, 490 + (uint32_t)i);
       check_rows_alone(*state, gpu_dtypes[d], &shape);
     }
 }
@@ -319,6 +347,7 @@ int main(int argc, char **argv)
       ON_TARGET(test_sinks, target),
       ON_TARGET(test_chunks, target),
       ON_TARGET(test_invariance, target),
+      ON_TARGET(test_invariance_of_decodes, target),
       ON_TARGET(test_score_growth, target),
       ON_TARGET(test_decode_heads, target),
       ON_TARGET(test_decode_sizes, target),

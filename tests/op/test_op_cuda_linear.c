@@ -1,7 +1,7 @@
 /* test_op_cuda_linear.c - linear layers on a GPU against float64. */
 #include "each_case.h"
 #include "op/op_cases_linear.h"
-#include "op/op_cuda_target.h"
+#include "op/op_cuda_paths.h"
 
 enum { MIN_OUTPUTS = 32 }; /* an error is relative to the rms of all outputs, which may be near zero if they are few */
 
@@ -16,16 +16,22 @@ static double tolerance_of(yk_dtype dtype, const linear_case *shape)
   return (shape->activation.is_gated ? 7.0 : 3.5) * op_unit_roundoff(dtype) + sums;
 }
 
-static void check_case(yk_dtype dtype, const linear_case *shape, int32_t n_tokens, uint32_t seed)
+static void check_case_on(const op_target *target, yk_dtype dtype, const linear_case *shape, int32_t n_tokens,
+                          uint32_t seed)
 {
   if (n_tokens * yk_range_size(shape->parts[0].n_slice) < MIN_OUTPUTS && yk_range_size(shape->parts[0].n_slice) > 0)
     return;
-  double error = linear_error(&cuda_target, dtype, shape, n_tokens, seed, OP_RIGHT);
+  double error = linear_error(target, dtype, shape, n_tokens, seed, OP_RIGHT);
   if (!(error <= tolerance_of(dtype, shape)))
-    fail_msg("%s, %d parts of k %lld, n %lld, group %lld, seed %u, %d tokens: error %.3g, tolerance %.3g",
-             yk_dtype_name(dtype), shape->n_parts, (long long)yk_range_size(shape->parts[0].k_slice),
+    fail_msg("%s %s, %d parts of k %lld, n %lld, group %lld, seed %u, %d tokens: error %.3g, tolerance %.3g",
+             target->name, yk_dtype_name(dtype), shape->n_parts, (long long)yk_range_size(shape->parts[0].k_slice),
              (long long)yk_range_size(shape->parts[0].n_slice), (long long)shape->parts[0].group, seed, n_tokens, error,
              tolerance_of(dtype, shape));
+}
+
+static void check_case(yk_dtype dtype, const linear_case *shape, int32_t n_tokens, uint32_t seed)
+{
+  check_case_on(&cuda_target, dtype, shape, n_tokens, seed);
 }
 
 static void test_table(void **state)
@@ -66,6 +72,32 @@ static void test_packed(void **state)
       for (int t = 0; t < 4; t++) check_case(gpu_dtypes[d], &packed_cases[c], token_counts[t], 300 + (uint32_t)c);
 }
 
+static void check_slices(const op_target *target, const linear_case *cases, size_t n_cases, const int32_t *token_counts,
+                         int n_counts)
+{
+  for (int d = 0; each_case(d, d < N_GPU_DTYPES); d++)
+    for (size_t c = 0; each_case(c, c < n_cases); c++) {
+      for (int t = 0; t < n_counts; t++)
+        check_case_on(target, gpu_dtypes[d], &cases[c], token_counts[t], 400 + (uint32_t)c);
+      check_linear_batches(target, gpu_dtypes[d], &cases[c]);
+      if (cases[c].f32_output && cases[c].k_slices > 1) check_linear_halves(target, gpu_dtypes[d], &cases[c]);
+    }
+}
+
+/* With ten thread blocks at a time, each has several tiles. */
+static const linear_case sliced_cases_of_many_tiles[] = {
+    {.parts = {{4096, 2048, 128, YK_F16, {0, 4096}, {0, 2048}, 128, false}},
+     .n_parts = 1,
+     .k_slices = 8,
+     .f32_output = true},
+    {.parts = {{512, 9216, 128, YK_F16, {0, 512}, {0, 9216}, 128, true},
+               {512, 9216, 128, YK_F16, {0, 512}, {0, 9216}, 128, true}},
+     .n_parts = 2,
+     .activation = YK_GATED_SILU,
+     .k_slices = 1},
+    {.parts = {{512, 20000, 0, YK_F16, {0, 512}, {0, 20000}, 0, true}}, .n_parts = 1, .k_slices = 1},
+};
+
 /* Rows have the same bits in any batch, and halves of the slices add up to the whole. Kernels for 9.0. */
 static void test_slices_of_inputs(void **state)
 {
@@ -74,13 +106,10 @@ static void test_slices_of_inputs(void **state)
   op_ok(yk_cuda_device_query(0, &info, &err));
   if (info.compute_major != 9) skip();
   static const int32_t token_counts[] = {1, 20, 150, 300};
-  for (int d = 0; d < N_GPU_DTYPES; d++)
-    for (size_t c = 0; each_case(c, c < sizeof sliced_cases / sizeof *sliced_cases); c++) {
-      const linear_case *shape = &sliced_cases[c];
-      for (int t = 0; t < 4; t++) check_case(gpu_dtypes[d], shape, token_counts[t], 400 + (uint32_t)c);
-      check_linear_batches(&cuda_target, gpu_dtypes[d], shape);
-      if (shape->f32_output && shape->k_slices > 1) check_linear_halves(&cuda_target, gpu_dtypes[d], shape);
-    }
+  static const op_target restricted = CUDA_RESTRICTED(few_multiprocessors);
+  check_slices(&cuda_target, sliced_cases, sizeof sliced_cases / sizeof *sliced_cases, token_counts, 4);
+  check_slices(&restricted, sliced_cases_of_many_tiles,
+               sizeof sliced_cases_of_many_tiles / sizeof *sliced_cases_of_many_tiles, token_counts, 3);
 }
 
 static void test_few_shapes(void **state)
