@@ -67,7 +67,7 @@ static bool writes_f32_in_place(const yk_cuda_gemm *gemm, const void *y, int64_t
 static bool fuses(const yk_cuda_device *cuda, const yk_cuda_gemm_call *call)
 {
   const yk_gemm_desc desc = yk_gemm_desc_of(call->gemm);
-  if (call->norm_w && call->adds) return false;
+  if ((call->norm_w != NULL) == call->adds) return false; /* a kernel has one of the two */
   return call->adds ? yk_gemm_takes_sum(&cuda->wna16, &desc, call->plan, call->n_rows)
                     : yk_gemm_takes_norm(&cuda->wna16, &desc, call->plan, call->n_rows);
 }
