@@ -25,9 +25,10 @@ ORDER = (models.add_speed, models.add_studies, system.add_serving, system.add_si
          models.add_accuracy, models.add_loading, models.add_quantising, system.add_cpu, system.add_tests)
 OPENING = (
     "The present figures, written by `python3 bench/make_results.py` from `bench/results`: change the files, not this "
-    "page. A commit links to its figures, with spreads, more points and the whole command. Unless stated otherwise: "
-    "driver 580.159.04, CUDA 13.0, float16, medians, programs of `build/release/bin`; DIR: "
-    "`scripts/make_random_model.py --preset MODEL`, random AWQ weights. Experiments: [log/2026-11.md](log/2026-11.md).")
+    "page. State: the commit that was measured; the link leads to its figures, with spreads, more points and the "
+    "whole command. Unless stated otherwise: driver 580.159.04, CUDA 13.0, float16, medians, programs of "
+    "`build/release/bin`; DIR: `scripts/make_random_model.py --preset MODEL`, random AWQ weights. Experiments: "
+    "[log/2026-11.md](log/2026-11.md).")
 
 
 def make_page(folder):

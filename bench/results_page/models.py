@@ -22,10 +22,10 @@ SPEEDS = [("models_1869a2e_h200.json", "qwen3-8b", "Qwen3-8B", ranks, None) for 
 
 def add_speed(page, results):
     page.section("Whole models", (
-        "Greedy, 512 tokens in, 60 to 100 out: tokens/s while all sequences decode, in brackets times one GPU of the "
-        "same state; prefill at batch 64; output tokens/s over the whole time of 256 requests of 1,000 tokens in and "
-        "out. Medians of 1 to 3 runs. `yoke bench -m DIR --ranks N --batch B --input-len I --output-len O --repeats "
-        "R`"))
+        "Greedy, 512 tokens in, 60 to 100 out: tokens/s while all sequences decode (in brackets as a multiple of one "
+        "GPU's, same state); prefill at batch 64; output tokens/s over the whole time of 256 requests of 1,000 tokens "
+        "in and out. Medians of 1 to 3 runs. `yoke bench -m DIR --ranks N --batch B --input-len I --output-len O "
+        "--repeats R`"))
     rows = []
     for name, model, title, ranks, whole in SPEEDS:
         found = results.measured(name)
