@@ -142,13 +142,15 @@ static bool on_progress(void *user, const char *what, int64_t done, int64_t tota
 static void print_report(session *s, const quantize_options *options, const yk_quantize_report *r)
 {
   char read[YK_BYTES_TEXT], written[YK_BYTES_TEXT];
+  char groups[32] = "one group a row";
+  if (options->quantize.group_size > 0)
+    snprintf(groups, sizeof groups, "groups of %d", (int)options->quantize.group_size);
   double rate = r->elapsed_s > 0 ? (double)r->read_bytes / r->elapsed_s / 1e9 : 0;
   if (r->n_shards_before)
     yk_log_write(&s->console.log, YK_LOG_INFO, "%d of %d weight files were there already", (int)r->n_shards_before,
                  (int)r->n_shards);
-  yk_log_write(&s->console.log, YK_LOG_INFO,
-               "%s: %d layers at 4 bits in groups of %d, %d kept; %s from %s in %.1f s, %.2f GB/s",
-               options->quantize.out_dir, (int)r->n_quantised, (int)options->quantize.group_size, (int)r->n_kept,
+  yk_log_write(&s->console.log, YK_LOG_INFO, "%s: %d layers at 4 bits in %s, %d kept; %s from %s in %.1f s, %.2f GB/s",
+               options->quantize.out_dir, (int)r->n_quantised, groups, (int)r->n_kept,
                yk_bytes_format(r->written_bytes, written), yk_bytes_format(r->read_bytes, read), r->elapsed_s, rate);
 }
 

@@ -1,6 +1,7 @@
 #include "quantize/quantize_plan.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,15 +136,19 @@ static yk_status report_decisions(const decisions *d, yk_err *err)
       return yk_err_set(err, YK_E_INVAL,
                         "keep \"%s\": expected some of the parts between dots of a module's name, found none of %s",
                         options->keep[i], options->model_dir);
+  char fit[48] = "have a multiple of 8 outputs", misfit[64] = "its outputs are no multiple of 8";
+  if (d->plan->group_size > 0) {
+    snprintf(fit, sizeof fit, "groups of %d divide", (int)d->plan->group_size);
+    snprintf(misfit, sizeof misfit, "groups of %d do not divide its inputs, or 8 its outputs",
+             (int)d->plan->group_size);
+  }
   if (d->plan->n_quantised == 0)
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "%s: expected linear layers (model.layers.0.self_attn.q_proj.weight ...) that groups of %d "
-                      "divide, found none",
-                      options->model_dir, (int)d->plan->group_size);
+                      "%s: expected linear layers (model.layers.0.self_attn.q_proj.weight ...) that %s%s, found none",
+                      options->model_dir, fit, options->n_keep ? " and keep does not name" : "");
   if (d->by_shape.n)
-    yk_log_write(&options->log, YK_LOG_WARN,
-                 "%s (%d modules in all) stays as it is: groups of %d do not divide its inputs, or 8 its outputs",
-                 d->by_shape.first, d->by_shape.n, (int)d->plan->group_size);
+    yk_log_write(&options->log, YK_LOG_WARN, "%s (%d modules in all) stays as it is: %s", d->by_shape.first,
+                 d->by_shape.n, misfit);
   if (d->by_name.n)
     yk_log_write(&options->log, YK_LOG_WARN,
                  "%s (%d tensors in all) stays as it is: its name is not that of a linear layer of a supported family",

@@ -69,14 +69,16 @@ class Quantize(QuantizeCase):
 
     def test_gemma_4(self):
         """Experts in parallel with a dense FFN become a layer each; routers and the layers' embeddings stay."""
-        for family, expected in (("gemma4_moe", "86 layers at 4 bits in groups of -1, 4 kept;"),
-                                 ("gemma4_e2b", "31 layers at 4 bits in groups of -1, 10 kept;")):
+        for family, expected in (("gemma4_moe", "86 layers at 4 bits in one group a row, 4 kept;"),
+                                 ("gemma4_e2b", "31 layers at 4 bits in one group a row, 10 kept;")):
             model, out = os.path.join(harness.FAMILIES, family), self.place(family)
             said = self.quantize(model, out, "--group-size", -1)
             self.assertIn(expected, said)
             self.assertNotIn("stays as it is", said)
             said = self.run_json("generate", "-m", out, "--device", "cpu", "--token-ids", "5,6,7", "--max-tokens", 3)
             self.assertEqual(len(said[0]["token_ids"]), 3)
+        narrow = self.quantize(os.path.join(harness.FAMILIES, "llama_f16"), self.place("narrow"), "--group-size", -1)
+        self.assertIn("(4 modules in all) stays as it is: its outputs are no multiple of 8", narrow)
         names = read_tensors(self.place("gemma4_moe"))
         self.assertIn("model.layers.3.experts.4.down_proj.qweight", names)
         self.assertIn("model.layers.3.router.proj.weight", names)
