@@ -163,4 +163,7 @@ yk_status yk_json_read_str(yk_json value, const char *file, const char *key, con
 /* yk_json_wrong_type - the error for a value that is not as expected ("a string"). */
 yk_status yk_json_wrong_type(const char *file, const char *key, const char *expected, yk_json found, yk_err *err);
 
+/* yk_json_wrong_or_empty - the same where a string or an array may not be empty. */
+yk_status yk_json_wrong_or_empty(const char *file, const char *key, const char *expected, yk_json found, yk_err *err);
+
 #endif

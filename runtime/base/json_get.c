@@ -5,10 +5,23 @@
 
 enum { SHOWN_BYTES = 40 }; /* bytes of a number shown in a message */
 
-yk_status yk_json_wrong_type(const char *file, const char *key, const char *expected, yk_json found, yk_err *err)
+static yk_status wrong_value(const char *file, const char *key, const char *expected, const char *found, yk_err *err)
 {
   return yk_err_set(err, YK_E_FORMAT, "%s%skey \"%s\": expected %s, found %s", file ? file : "", file ? ": " : "", key,
-                    expected, yk_json_type_name(found));
+                    expected, found);
+}
+
+yk_status yk_json_wrong_type(const char *file, const char *key, const char *expected, yk_json found, yk_err *err)
+{
+  return wrong_value(file, key, expected, yk_json_type_name(found), err);
+}
+
+yk_status yk_json_wrong_or_empty(const char *file, const char *key, const char *expected, yk_json found, yk_err *err)
+{
+  const char *name = yk_json_type_name(found);
+  if (yk_json_is(found, YK_JSON_STRING) && yk_json_length(found) == 0) name = "an empty one";
+  if (yk_json_is(found, YK_JSON_ARRAY) && yk_json_size(found) == 0) name = "an empty one";
+  return wrong_value(file, key, expected, name, err);
 }
 
 static yk_status out_of_range(const char *file, const char *key, const char *range, yk_json found, yk_err *err)

@@ -31,6 +31,8 @@ const char *yk_cli_option_named(const char *message, const char **rest)
       {"override_generation_config:", "--override-generation-config:"},
       {"max_seqs:", "--max-num-seqs:"},
       {"kv_cache_bytes:", "--kv-cache-bytes:"},
+      {"memory_bytes:", "--memory-bytes:"},
+      {"all_reduce_max_bytes:", "--all-reduce-max:"},
       {"state_cache_bytes:", "--state-cache-bytes:"},
       {"kv_cache_dtype ", "--kv-cache-dtype "},
       {"activations ", "--activations "},

@@ -90,7 +90,8 @@ static yk_status check_message(yk_json message, size_t index, yk_err *err)
   if (!yk_json_is(message, YK_JSON_OBJECT))
     return yk_json_wrong_type(NULL, path_of("messages", index, "").text, "an object", message, err);
   if (!yk_json_is(role, YK_JSON_STRING) || yk_json_length(role) == 0)
-    return yk_json_wrong_type(NULL, path_of("messages", index, "role").text, "a string that is not empty", role, err);
+    return yk_json_wrong_or_empty(NULL, path_of("messages", index, "role").text, "a string that is not empty", role,
+                                  err);
   static const char *const texts[] = {"name", "tool_call_id", "reasoning", "reasoning_content"};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
     YK_TRY(check_text_member(message, path_of("messages", index, "").text, texts[i], err));
@@ -124,8 +125,8 @@ static yk_status check_tool(yk_json tool, size_t index, yk_err *err)
     return yk_json_wrong_type(NULL, path_of("tools", index, "function").text, "an object", function, err);
   yk_json function_name = yk_json_get(function, "name");
   if (!yk_json_is(function_name, YK_JSON_STRING) || yk_json_length(function_name) == 0)
-    return yk_json_wrong_type(NULL, path_of("tools", index, "function.name").text, "a string that is not empty",
-                              function_name, err);
+    return yk_json_wrong_or_empty(NULL, path_of("tools", index, "function.name").text, "a string that is not empty",
+                                  function_name, err);
   if (strlen(yk_json_string(function_name)) != yk_json_length(function_name))
     return yk_err_set(err, YK_E_INVAL, "%s: expected a name without NUL characters",
                       path_of("tools", index, "function.name").text);

@@ -57,7 +57,7 @@ static yk_status set_text(yk_openai_request *request, const char *name, yk_const
 {
   yk_strbuf text = YK_STRBUF_INIT;
   if (!yk_json_is(value, YK_JSON_STRING) || yk_json_length(value) == 0)
-    return yk_json_wrong_type(NULL, name, "a string that is not empty", value, err);
+    return yk_json_wrong_or_empty(NULL, name, "a string that is not empty", value, err);
   yk_strbuf_append(&text, yk_json_text(value), yk_json_length(value));
   return yk_request_set_constraint_text(request, name, kind, &text, err);
 }
@@ -181,7 +181,7 @@ yk_status yk_request_read_allowed_ids(yk_openai_request *request, yk_json value,
 {
   static const char name[] = "allowed_token_ids";
   if (!yk_json_is(value, YK_JSON_ARRAY) || yk_json_size(value) == 0)
-    return yk_json_wrong_type(NULL, name, "an array of at least one token id", value, err);
+    return yk_json_wrong_or_empty(NULL, name, "an array of at least one token id", value, err);
   YK_TRY(yk_value_read_ids(name, value, &request->allowed_ids, &request->sampling.n_allowed_ids, err));
   request->sampling.allowed_ids = request->allowed_ids;
   return YK_OK;

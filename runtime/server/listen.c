@@ -51,6 +51,7 @@ static yk_status bind_new(const char *host, int port, int *fd, yk_err *err)
   const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
   struct addrinfo *addresses;
   char service[16];
+  if (!host[0]) return yk_err_set(err, YK_E_INVAL, "--host: expected an address or a name, found an empty one");
   snprintf(service, sizeof service, "%d", port);
   int failed = getaddrinfo(host, service, &hints, &addresses);
   if (failed) return yk_err_set(err, YK_E_IO, "--host %.80s: %s", host, gai_strerror(failed));

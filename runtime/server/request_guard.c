@@ -155,7 +155,7 @@ static bool check_headers(yk_request_guard *guard, const seen_headers *seen)
 {
   const char *coding = seen->value[CODING], *length = seen->value[LENGTH];
   if (seen->n[HOST] > 1 || (seen->n[HOST] == 0 && !guard->is_http_1_0))
-    REFUSE(guard, 400, "Host: expected one, found %d", seen->n[HOST]);
+    REFUSE(guard, 400, "Host: expected one such header, found %d", seen->n[HOST]);
   else if (coding && strcasecmp(coding, "chunked") != 0)
     REFUSE(guard, 501, "Transfer-Encoding: expected chunked, found %.60s", coding);
   else if (coding && guard->is_http_1_0)
@@ -165,7 +165,7 @@ static bool check_headers(yk_request_guard *guard, const seen_headers *seen)
   else if (length && (!length[0] || length[strspn(length, "0123456789")] || strlen(length) > LENGTH_DIGITS))
     REFUSE(guard, 400, "Content-Length: expected a number of bytes, found %.60s", length);
   for (int i = 0; i < N_SINGLE && guard->state != YK_GUARD_REFUSED; i++)
-    if (seen->n[i] > 1) REFUSE(guard, 400, "%s: expected one, found %d", single_names[i], seen->n[i]);
+    if (seen->n[i] > 1) REFUSE(guard, 400, "%s: expected one such header, found %d", single_names[i], seen->n[i]);
   return guard->state != YK_GUARD_REFUSED;
 }
 

@@ -45,6 +45,8 @@ class BenchMachine(harness.Case):
             self.assertIn(f"{row['us']:.2f}", line)
 
     def test_a_failed_row(self):
+        self.assert_error(("bench", "machine", "--device", "cpu", "--memory-bytes", 1),
+                          "--memory-bytes: expected 1048576 to ")
         done, report = self.measure("--memory-bytes", "1TiB", "--threads", 1, expect=1)
         failed = [row for row in report["rows"] if row["error"]]
         self.assertEqual([row["method"] for row in failed], ["read", "copy"])
@@ -95,7 +97,7 @@ class BenchMachine(harness.Case):
         self.assert_error(["bench", "machine", "--device", "cpu", "--output", "/no/such/file"], "--output",
                           "/no/such/file", "No such file")
         self.assert_error(["bench", "machine", "--device", "cpu", "--all-reduce-max", "2GiB"],
-                          "all_reduce_max_bytes: expected 1024 to 1073741824, found 2147483648")
+                          "--all-reduce-max: expected 1024 to 1073741824, found 2147483648")
         if harness.count_gpus() == 0:
             self.assert_error(["bench", "machine", "--device", "cuda"], "device cuda")
 

@@ -248,7 +248,8 @@ class Refused(Bench):
 
     def test_model(self):
         """Figures that come from the checkpoint's headers only."""
-        self.assert_error([*BENCH, "--input-len", "5000000"], "--max-model-len: ")
+        self.assert_error([*BENCH, "--input-len", "5000000"], "input and output tokens of a request: expected at most ")
+        self.assert_error([*BENCH, "--max-model-len", "5000000"], "--max-model-len: expected at most ")
         self.assert_error([*BENCH, "--kv-cache-bytes", "1MiB"], "KV cache holds", "612")
         self.assert_error([*BENCH, "--batch", "64", "--kv-cache-bytes", "4MiB"], "--batch 64: expected at most",
                           "the KV cache", "found 39168")

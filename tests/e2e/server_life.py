@@ -72,6 +72,9 @@ class Life(Case):
         third = self.start("--host", "no.such.host.invalid")
         self.assertEqual(third.finish(), 1)
         self.assertIn("--host no.such.host.invalid", third.err)
+        unnamed = self.start("--host", "")
+        self.assertEqual(unnamed.finish(), 1)
+        self.assertIn("--host: expected an address or a name, found an empty one", unnamed.err)
 
     # ---- Signals ---------------------------------------------------------------------------------------------------
 

@@ -163,6 +163,16 @@ static yk_status sum_up(bench *b, yk_err *err)
   return write_output(b, err);
 }
 
+/* The engine's context is the load's longest request unless --max-model-len gives it. */
+static void name_lengths(const bench *b, yk_err *err)
+{
+  static const char field[] = "max_model_tokens:";
+  const yk_err found = *err;
+  if (b->options.context_given || strncmp(found.message, field, sizeof field - 1) != 0) return;
+  yk_err_clear(err);
+  yk_err_set(err, found.code, "input and output tokens of a request:%s", found.message + sizeof field - 1);
+}
+
 static yk_status create_engine(bench *b, yk_err *err)
 {
   b->engine_options.log = b->console.log;
@@ -171,6 +181,7 @@ static yk_status create_engine(bench *b, yk_err *err)
   yk_status status = find_others(b, err);
   if (status == YK_OK) status = check_plan(b, err);
   if (status != YK_OK) {
+    name_lengths(b, err);
     yk_engine_call_off(&b->engine_options, err);
     return status;
   }

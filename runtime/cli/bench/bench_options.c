@@ -106,6 +106,7 @@ static yk_status apply(yk_bench_options *o, yk_engine_options *engine, yk_err *e
     load->trace = &o->trace;
     if (!o->requests_given && o->trace.n_rows < MAX_REQUESTS) load->n_requests = (int32_t)o->trace.n_rows;
   }
+  o->context_given = engine->max_model_tokens > 0;
   yk_bench_limits limits = {o->model.seqs_given ? engine->max_seqs : 0, engine->max_model_tokens, 0};
   YK_TRY(yk_bench_load_check(load, &limits, err));
   int64_t longest = yk_bench_load_longest(load).both_tokens;

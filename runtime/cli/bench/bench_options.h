@@ -17,6 +17,7 @@ typedef struct yk_bench_options {
   int arrivals;
   double temperature, top_p;
   bool batch_given, clients_given, rate_given, requests_given, arrivals_given, input_given, output_given;
+  bool context_given; /* --max-model-len */
 } yk_bench_options;
 
 /* yk_bench_options_init - the defaults. The struct must not move. Free with yk_bench_options_free. */
