@@ -57,6 +57,7 @@ int main(int argc, char **argv)
 {
   yk_process_init();
   signal(SIGPIPE, SIG_IGN); /* a closed pipe becomes a failed write */
+  signal(SIGXFSZ, SIG_IGN); /* and so does a file above the limit of the shell (ulimit -f) */
   if (argc < 2) {
     yk_log log = yk_log_stderr(YK_LOG_ERROR);
     yk_log_write(&log, YK_LOG_ERROR, "expected a command, found nothing; see yoke --help");

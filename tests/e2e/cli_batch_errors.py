@@ -181,7 +181,7 @@ class Errors(Base):
     def test_usage(self):
         self.assert_usage_error(["batch", "-m", TINY], "input file")
         self.assert_usage_error(["batch", "-m", TINY, "a", "b"], "input file")
-        self.assert_usage_error(["batch", "a"], "--model")
+        self.assert_usage_error(["batch", "a"], "--model MODEL) and an input file, found only \"a\"")
         self.assert_usage_error(["batch", "-m", TINY, "--max-in-flight", "0", "a"], "--max-in-flight")
 
     def test_files(self):

@@ -54,8 +54,7 @@ def tree(folder):
 
 
 def refuse_long_files():
-    """Like a disk that is full after 1 MB: a write fails, and no signal ends the program."""
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    """Like a disk that is full after 1 MB: a write fails."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
 

@@ -72,7 +72,11 @@ static bool parse(batch_options *options, int argc, char **argv, int *exit_code)
   if (!yk_cli_begin(&command, argc, argv, &arguments, exit_code)) return false;
   yk_err err = YK_ERR_INIT;
   yk_engine_options engine;
-  if (arguments.n_operands != 1)
+  if (arguments.n_operands == 1 && !options->model.checkpoint.name)
+    yk_err_set(&err, YK_E_INVAL,
+               "expected a model (the first argument, or --model MODEL) and an input file, found only \"%.80s\"",
+               arguments.operands[0]);
+  else if (arguments.n_operands != 1)
     yk_err_set(&err, YK_E_INVAL, "expected one input file (or - for standard input), found %zu", arguments.n_operands);
   else if (yk_template_options_check(&options->chat, &err) == YK_OK &&
            yk_batch_part_path(&options->part, options->output, &options->output_path, &err) == YK_OK)
