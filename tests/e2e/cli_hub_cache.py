@@ -99,7 +99,10 @@ class HubCache(harness.Case):
             self.assertEqual(self.run_json("plan", "org/demo", "--revision", revision, "--device", "cpu", "--tp", 1),
                              self.run_json("plan", SHARDED, "--device", "cpu", "--tp", 1))
         self.assert_error(["generate", "org/demo", "--revision", "v2", "-p", "x"], "no revision v2",
-                          "hf download org/demo --revision v2", "main")
+                          "hf download org/demo --revision v2, or take (--revision) one of: main\n")
+        half = fill(self.cache, "org/half", harness.DEMO)
+        shutil.rmtree(os.path.join(half, "snapshots", COMMIT))
+        self.assert_error(["generate", "org/half", "-p", "x"], "no revision main", "one of: none")
         for revision in ("../x", "", "/etc"):
             self.assert_error(["generate", "org/demo", "--revision", revision, "-p", "x"], "--revision: ")
 

@@ -137,7 +137,7 @@ class Quantize(QuantizeCase):
     def test_a_full_disk_loses_nothing_that_is_finished(self):
         whole, out = self.place("whole"), self.place("full")
         self.quantize(FLOAT, whole)
-        said = self.quantize(FLOAT, out, expect=1, preexec_fn=refuse_long_files, restore_signals=False)
+        said = self.quantize(FLOAT, out, expect=1, preexec_fn=refuse_long_files)
         self.assertIn("File too large", said)
         self.assertEqual(sorted(tree(out)), ["quantize.part/run.json"])  # and no file of a rank
         self.quantize(FLOAT, out)

@@ -102,8 +102,24 @@ static bool read_ref(const char *folder, const char *revision, char commit[REF_M
   return got > 0 && !strchr(commit, '/') && commit[0] != '.';
 }
 
-/* Appends the names in a directory. */
-static void append_names(yk_strbuf *out, const char *folder, const char *below)
+static bool has_snapshot(const char *folder, const char *commit)
+{
+  yk_strbuf path = YK_STRBUF_INIT;
+  yk_strbuf_append_fmt(&path, "%s/snapshots/%s", folder, commit);
+  const bool found = !path.failed && is_dir(path.data);
+  yk_strbuf_free(&path);
+  return found;
+}
+
+static bool is_whole_ref(const char *folder, const char *revision)
+{
+  char commit[REF_MAX_BYTES];
+  return read_ref(folder, revision, commit) && has_snapshot(folder, commit);
+}
+
+/* Appends the names in a folder of the cache's folder that can be given as a revision. */
+static void append_names(yk_strbuf *out, const char *folder, const char *below,
+                         bool (*is_revision)(const char *folder, const char *name))
 {
   yk_strbuf path = YK_STRBUF_INIT;
   struct dirent *entry;
@@ -111,7 +127,7 @@ static void append_names(yk_strbuf *out, const char *folder, const char *below)
   DIR *dir = path.failed ? NULL : opendir(path.data);
   const char *between = "";
   while (dir && (entry = readdir(dir)) != NULL) {
-    if (entry->d_name[0] == '.') continue;
+    if (entry->d_name[0] == '.' || !is_revision(folder, entry->d_name)) continue;
     yk_strbuf_append_fmt(out, "%s%s", between, entry->d_name);
     between = ", ";
   }
@@ -141,9 +157,9 @@ static yk_status no_model(const yk_hub_query *query, yk_err *err)
 static yk_status no_revision(const yk_hub_query *query, const char *folder, yk_err *err)
 {
   yk_strbuf refs = YK_STRBUF_INIT, command = YK_STRBUF_INIT;
-  append_names(&refs, folder, "/refs");
+  append_names(&refs, folder, "/refs", is_whole_ref);
   append_command(&command, query);
-  if (refs.length == 0) append_names(&refs, folder, "/snapshots");
+  if (refs.length == 0) append_names(&refs, folder, "/snapshots", has_snapshot);
   if (refs.failed || command.failed)
     yk_err_set(err, YK_E_NOMEM, "no memory for a path");
   else
