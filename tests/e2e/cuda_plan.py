@@ -77,10 +77,13 @@ class Plan(harness.Case):
             self.assertIn("us (", out)
 
     def test_gpus_that_are_not_there(self):
-        *plans, links = self.run_json("plan", "--model", MODEL, "--device", "cuda", "--dtype", "float16", "--devices",
-                                      "0,999")
-        self.assertEqual([plan["n_ranks"] for plan in plans], [2])
-        self.assertEqual([gpu["id"] for gpu in links["gpus"]], [0])
+        """Their ranks are planned as on the first GPU, also for options that depend on the kind of GPU."""
+        for options in ((), ("--activations", "fp8"), ("--batch-invariant",)):
+            n_ranks, devices = (1, "999") if "--batch-invariant" in options else (2, "0,999")
+            *plans, links = self.run_json("plan", "--model", MODEL, "--device", "cuda", "--dtype", "float16",
+                                          "--devices", devices, *options)
+            self.assertEqual([plan["n_ranks"] for plan in plans], [n_ranks])
+            self.assertEqual([gpu["id"] for gpu in links["gpus"]], [0] if n_ranks == 2 else [])
 
 
 if __name__ == "__main__":
