@@ -17,7 +17,7 @@ static const char *obstacle_of(const yk_model_config *c, const yk_model_limits *
   if (c->layer_input_size > 0) return "embeddings of layers";
   if (c->row_norms && n_ranks > 1) return "norms of whole rows of q and k on several ranks";
   if (limits->n_adapters > 0) return "adapters";
-  if (limits->kv_format != YK_KV_ACT) return "a KV cache in 8 bits";
+  if (limits->kv_format != YK_KV_ACT) return "a KV cache in 8 bits (kv_cache_dtype can be that of activations)";
   if (limits->lm_head_as_int8) return "lm_head int8";
   return limits->rounding != YK_ROUNDING_NONE ? "inputs in 8 bits (activations dtype keeps them)" : NULL;
 }

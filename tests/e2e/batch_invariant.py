@@ -108,7 +108,8 @@ class BatchInvariant(harness.Case):
     def test_refusals(self):
         families = [("moe_qwen3", "mixtures of experts"), ("deepseek_v3", "mixtures of experts"),
                     ("hybrid_qwen3_5", "recurrent states"), ("gemma4_e2b", "embeddings of layers"),
-                    ("format_gptq_act_order", "act order"), ("format_w8a8", "quantised inputs")]
+                    ("format_gptq_act_order", "act order"), ("format_w8a8", "quantised inputs"),
+                    ("format_kv_c8", "a KV cache in 8 bits (kv_cache_dtype can be that of activations)")]
         for name, reason in families:
             self.refused(os.path.join(harness.FAMILIES, name), reason)
         self.refused(harness.DEMO, "640 channels) is split over 1 rank, found 2", "--tp", 2)
