@@ -10,7 +10,7 @@ Usage: scripts/test.sh [release] [asan] [tsan] [fuzz] [asan-all] [clients]
 
 Installs what is missing with apt, then builds and tests each named stage, by default the first four:
   release   every test, but for those of which a later stage runs every case; where no GPU would run the CUDA
-            kernels, they are compiled for one architecture, but not tuned
+            kernels, they are compiled to PTX of one architecture, but neither tuned nor assembled
   asan      many tests, some of them shorter, under the address and undefined-behaviour sanitizers
   tsan      the tests of ranks, communicators, engine and server under the thread sanitizer
   fuzz      each fuzz target for a short while, where clang has libFuzzer
