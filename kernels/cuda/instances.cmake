@@ -1,25 +1,30 @@
 # Generates sources that instantiate kernel templates: one source for each combination of types, so that the instances
 # compile in parallel. A header NAME_instances.cuh defines YK_INSTANCE(types), the explicit instantiation. Without
-# YOKE_TUNED_KERNELS a header has one source with all its instances, since reading CUDA's headers then takes longer than
-# a combination.
+# YOKE_TUNED_KERNELS a header, or a folder's headers together, have one source with all their instances, since reading
+# CUDA's headers then takes longer than a combination.
 
-# Appends to the list `sources` of the caller the source that instantiates `header` for the types in ARGN, and the line
-# to the source's text, which the end of this file writes.
+# Adds to the list `sources` of the caller the source that instantiates `header` for the types in ARGN, and the line
+# to the source's lines of that header, which the end of this file writes.
 #   name   of the combination, for the name of the source
 function(yoke_instance sources header name)
   set(source ${PROJECT_BINARY_DIR}/generated/${header})
   if(YOKE_TUNED_KERNELS)
     string(REGEX REPLACE "_instances\\.cuh$" "_${name}.cu" source ${source})
+  elseif(header MATCHES "^kernels/cuda/gemm/(dense|grouped)/")
+    string(REGEX REPLACE "/[a-z_]*\\.cuh$" "/instances.cu" source ${source})
   else()
     string(REGEX REPLACE "\\.cuh$" ".cu" source ${source})
   endif()
-  if(NOT DEFINED text_of_${source})
-    set(text_of_${source} "#include \"${header}\"\n\n")
+  if(NOT DEFINED headers_of_${source})
     set(${sources} ${${sources}} ${source} PARENT_SCOPE)
     set(generated_sources ${generated_sources} ${source} PARENT_SCOPE)
   endif()
+  if(NOT header IN_LIST headers_of_${source})
+    set(headers_of_${source} ${headers_of_${source}} ${header} PARENT_SCOPE)
+  endif()
   list(JOIN ARGN ", " types)
-  set(text_of_${source} "${text_of_${source}}YK_INSTANCE(${types})\n" PARENT_SCOPE)
+  set(lines "lines_of_${source}_${header}")
+  set(${lines} "${${lines}}YK_INSTANCE(${types})\n" PARENT_SCOPE)
 endfunction()
 
 set(attention kernels/cuda/attention)
@@ -117,5 +122,8 @@ if(NOT YOKE_TUNED_KERNELS)
 endif()
 
 foreach(source ${generated_sources})
+  foreach(header ${headers_of_${source}})
+    string(APPEND text_of_${source} "#include \"${header}\"\n\n${lines_of_${source}_${header}}#undef YK_INSTANCE\n")
+  endforeach()
   file(CONFIGURE OUTPUT ${source} CONTENT "${text_of_${source}}")
 endforeach()
