@@ -17,7 +17,7 @@
 /* ---- A CPU device that fuses ------------------------------------------------------------------------------------- */
 
 enum { FUSES_NORMS = 1, FUSES_SUMS = 2, FUSES_IN_EVERY_OTHER_CALL = 4 };
-static atomic_int fused;  /* the above */
+static atomic_int fused;  /* a sum of these modes */
 static atomic_int hidden; /* of the model; 0: nothing is fused */
 static atomic_int n_calls, n_norms, n_sums;
 static const yk_device_ops *plain_ops;
@@ -58,7 +58,10 @@ static yk_status linear_forward(yk_device *dev, const yk_linear *linear, const y
     plain.x = normed;
     status = plain_ops->rms_norm(dev, &norm, err);
   }
-  if (args->adds) plain.y = result;
+  if (args->adds) {
+    assert_int_equal(args->y_stride, hidden);
+    plain.y = result;
+  }
   if (status == YK_OK) status = plain_ops->linear_forward(dev, linear, &plain, err);
   if (args->adds && status == YK_OK) {
     const yk_add_norm_args sum = {.residual = args->y,
@@ -67,7 +70,6 @@ static yk_status linear_forward(yk_device *dev, const yk_linear *linear, const y
                                   .n_rows = args->n_tokens,
                                   .hidden = hidden,
                                   .alpha = args->alpha};
-    assert_int_equal(args->y_stride, hidden);
     atomic_fetch_add(&n_sums, 1);
     status = plain_ops->add_norm(dev, &sum, err);
   }
@@ -91,21 +93,21 @@ yk_status __wrap_yk_cpu_device_create(yk_dtype dtype, int n_threads, const yk_de
 
 enum { VOCAB = 96, N_PROMPTS = 4, OUTPUT = 12 };
 
-/* n_norms, n_sums: of one step that may be fused. */
+/* n_norms, n_sums: how many of one step may run in linear layers. */
 typedef struct fused_model {
   const char *name;
   yk_dtype_choice dtype;
-  int n_stages; /* one rank each, to which no all-reduce remains */
+  int n_stages; /* of one rank each, so that no all-reduce follows a layer */
   int n_norms, n_sums;
 } fused_model;
 
 static const fused_model models[] = {
     {"qwen3", YK_DTYPE_F32, 1, 3, 4},      /* the norm of layer 0 follows the embedding */
     {"qwen2", YK_DTYPE_F16, 1, 5, 6},      /* 3 layers; biases */
-    {"qwen3", YK_DTYPE_BF16, 2, 2, 4},     /* so does that of a stage's first layer its message */
+    {"qwen3", YK_DTYPE_BF16, 2, 2, 4},     /* the norm of a stage's first layer follows the embedding or a message */
     {"granite", YK_DTYPE_F32, 1, 3, 4},    /* a factor on every result */
     {"glm4", YK_DTYPE_F32, 1, 0, 0},       /* norms of results */
-    {"moe_qwen3", YK_DTYPE_F32, 1, 2, 2},  /* the second of 3 layers is dense; mixtures run the norms of their inputs */
+    {"moe_qwen3", YK_DTYPE_F32, 1, 2, 2},  /* the second of 3 layers is dense; mixtures norm their inputs themselves */
     {"gemma4_e2b", YK_DTYPE_F32, 1, 0, 0}, /* norms of results, and embeddings of layers */
 };
 enum { N_MODELS = sizeof models / sizeof *models };
