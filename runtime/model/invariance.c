@@ -113,10 +113,10 @@ yk_status yk_invariance_row(const yk_rank_source *source, yk_linear_spec *spec, 
   if (slices % n_ranks != 0 || part->k.begin != k / n_ranks * source->share.rank ||
       yk_range_size(part->k) != k / n_ranks)
     return yk_err_set(err, YK_E_UNSUPPORTED,
-                      "batch_invariant: %s: expected an equal part of %lld inputs in %d slices on each of %d ranks, "
+                      "batch_invariant: %s: expected an equal part of %lld inputs in %d slice%s on each of %d ranks, "
                       "found inputs %lld to %lld on rank %d",
-                      tensor_of(part), (long long)k, slices, (int)n_ranks, (long long)part->k.begin,
-                      (long long)part->k.end, source->share.rank);
+                      tensor_of(part), (long long)k, slices, slices == 1 ? "" : "s", (int)n_ranks,
+                      (long long)part->k.begin, (long long)part->k.end, source->share.rank);
   if (n_ranks > 1 && part->use_bias)
     return yk_err_set(err, YK_E_UNSUPPORTED, "batch_invariant: not with a bias of %s on several ranks",
                       tensor_of(part));

@@ -102,7 +102,8 @@ class HubCache(harness.Case):
                           "hf download org/demo --revision v2, or take (--revision) one of: main\n")
         half = fill(self.cache, "org/half", harness.DEMO)
         shutil.rmtree(os.path.join(half, "snapshots", COMMIT))
-        self.assert_error(["generate", "org/half", "-p", "x"], "no revision main", "one of: none")
+        self.assert_error(["generate", "org/half", "-p", "x"],
+                          "no revision main of it in the Hugging Face cache, nor any other; download it")
         for revision in ("../x", "", "/etc"):
             self.assert_error(["generate", "org/demo", "--revision", revision, "-p", "x"], "--revision: ")
 

@@ -90,7 +90,7 @@ static void row_parallel_layers(void **state)
        "batch_invariant: o_proj|1024 inputs in 8 slices|found inputs 384 to 1024 on rank 1"},
       {"inputs that are one slice",
        {.weight = {.tensor = "o_proj", .k = 192}, .k = {96, 192}},
-       "batch_invariant: o_proj|192 inputs in 1 slices"},
+       "batch_invariant: o_proj|192 inputs in 1 slice on each"},
       {"a bias", {.weight = {.k = 1024}, .k = {512, 1024}, .use_bias = true}, "batch_invariant: not with a bias"},
   };
   const yk_model_limits limits = {.batch_invariant = true};

@@ -163,9 +163,9 @@ static yk_status no_revision(const yk_hub_query *query, const char *folder, yk_e
   if (refs.failed || command.failed)
     yk_err_set(err, YK_E_NOMEM, "no memory for a path");
   else
-    yk_err_set(err, YK_E_IO,
-               "%s: no revision %s of it in the Hugging Face cache; download it: %s, or take (--revision) one of: %s",
-               query->name, query->revision ? query->revision : "main", command.data, refs.length ? refs.data : "none");
+    yk_err_set(err, YK_E_IO, "%s: no revision %s of it in the Hugging Face cache%s; download it: %s%s%s", query->name,
+               query->revision ? query->revision : "main", refs.length ? "" : ", nor any other", command.data,
+               refs.length ? ", or take (--revision) one of: " : "", refs.length ? refs.data : "");
   yk_strbuf_free(&refs);
   yk_strbuf_free(&command);
   return err->code;
