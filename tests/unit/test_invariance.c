@@ -2,6 +2,7 @@
  * weights in act order, ranges that are no equal slices. */
 #include "model/invariance.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,13 +25,14 @@ static yk_rank_source source_of(const yk_model_limits *limits, int n_ranks)
 
 static yk_status refuse_tree(yk_comm *comm, float *sums, int64_t count, yk_err *err)
 {
-  assert_true(sums == NULL && count == 0); /* only checks */
+  if (count > 0) sums[0] = NAN; /* the loader only checks; a caller that had a sum here would see none */
   return yk_err_set(err, YK_E_UNSUPPORTED, "all-reduce in a tree: found %d ranks", comm->n_ranks);
 }
 
 static yk_status take_tree(yk_comm *comm, float *sums, int64_t count, yk_err *err)
 {
-  (void)comm, (void)sums, (void)count, (void)err;
+  (void)err;
+  for (int64_t i = 0; i < count; i++) sums[i] *= (float)comm->n_ranks; /* of ranks with equal values */
   return YK_OK;
 }
 
