@@ -19,7 +19,7 @@ enum { TIMED = 1, ADAPTED = 2, N_KINDS = 4 };
 
 struct yk_decode_graphs {
   int32_t max_rows, max_blocks;
-  yk_graph *graphs[N_KINDS][N_ROW_BUCKETS][N_BLOCK_BUCKETS];
+  yk_decode_graph graphs[N_KINDS][N_ROW_BUCKETS][N_BLOCK_BUCKETS];
   void *block; /* the padded step's arrays that every rank reads */
   yk_step step;
 };
@@ -66,13 +66,18 @@ yk_status yk_decode_graphs_create(int32_t max_rows, int32_t max_model_tokens, bo
   return YK_OK;
 }
 
+static void destroy_graph(yk_decode_graph *graph, yk_device *dev)
+{
+  if (graph->graph) dev->ops->graph_destroy(dev, graph->graph);
+  free(graph->stamps.operations);
+}
+
 void yk_decode_graphs_destroy(yk_decode_graphs *graphs, yk_device *dev)
 {
   if (!graphs) return;
   for (int kind = 0; kind < N_KINDS; kind++)
     for (int i = 0; i < N_ROW_BUCKETS; i++)
-      for (int j = 0; j < N_BLOCK_BUCKETS; j++)
-        if (graphs->graphs[kind][i][j]) dev->ops->graph_destroy(dev, graphs->graphs[kind][i][j]);
+      for (int j = 0; j < N_BLOCK_BUCKETS; j++) destroy_graph(&graphs->graphs[kind][i][j], dev);
   free(graphs->block);
   free(graphs);
 }
@@ -90,7 +95,7 @@ static void lay_out(yk_decode_graphs *graphs, const yk_step *step, int32_t n_row
   yk_step_pad(padded->block, &padded->counts, step->block, &step->counts);
 }
 
-const yk_step *yk_decode_graphs_pad(yk_decode_graphs *graphs, const yk_step *step, yk_graph ***slot)
+const yk_step *yk_decode_graphs_pad(yk_decode_graphs *graphs, const yk_step *step, yk_decode_graph **graph)
 {
   const yk_step_counts *c = &step->counts;
   if (c->max_rows_per_seq != 1 || c->n_tokens != c->n_seqs || c->n_seqs > graphs->max_rows || c->n_copies > 0)
@@ -99,6 +104,6 @@ const yk_step *yk_decode_graphs_pad(yk_decode_graphs *graphs, const yk_step *ste
   if (blocks.index >= N_BLOCK_BUCKETS) return NULL;
   lay_out(graphs, step, (int32_t)yk_min_i64(rows.size, graphs->max_rows),
           (int32_t)yk_min_i64(blocks.size, graphs->max_blocks));
-  *slot = &graphs->graphs[(c->is_timed ? TIMED : 0) + (c->has_adapters ? ADAPTED : 0)][rows.index][blocks.index];
+  *graph = &graphs->graphs[(c->is_timed ? TIMED : 0) + (c->has_adapters ? ADAPTED : 0)][rows.index][blocks.index];
   return &graphs->step;
 }

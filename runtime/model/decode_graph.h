@@ -9,8 +9,14 @@
 #define YK_MODEL_DECODE_GRAPH_H
 
 #include "model/step.h"
+#include "model/step_profile.h"
 
 typedef struct yk_decode_graphs yk_decode_graphs;
+
+typedef struct yk_decode_graph {
+  yk_graph *graph;        /* NULL before it is recorded */
+  yk_graph_stamps stamps; /* of a graph for timed steps */
+} yk_decode_graph;
 
 /* yk_decode_graphs_create - an empty set of graphs. max_rows: rows of the largest step; max_model_tokens: tokens of the
  *   longest sequence; has_adapters: rows may have adapters. Errors: YK_E_NOMEM. */
@@ -20,7 +26,7 @@ void yk_decode_graphs_destroy(yk_decode_graphs *graphs, yk_device *dev);
 
 /* yk_decode_graphs_pad - the step padded to its buckets, valid until the next call. The padded block holds only
  *   the arrays that every rank reads. NULL for a step that is not a decode step, has copies, or exceeds the largest
- *   bucket. *slot: holds the graph of these buckets, or NULL before a graph is recorded. */
-const yk_step *yk_decode_graphs_pad(yk_decode_graphs *graphs, const yk_step *step, yk_graph ***slot);
+ *   bucket. *graph: that of these buckets. */
+const yk_step *yk_decode_graphs_pad(yk_decode_graphs *graphs, const yk_step *step, yk_decode_graph **graph);
 
 #endif

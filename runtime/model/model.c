@@ -378,25 +378,24 @@ static yk_status run_layers(yk_model *m, const yk_batch *batch, yk_err *err)
 
 /* The layers of a padded decode step, replayed as a graph once a graph exists. The first step of its kind runs launch
  * by launch, the warm-up that recording needs; the graph is recorded afterwards for later steps. */
-static yk_status run_recorded(yk_model *m, const yk_batch *batch, yk_graph **graph, yk_err *err)
+static yk_status run_recorded(yk_model *m, const yk_batch *batch, yk_decode_graph *graph, yk_err *err)
 {
   const yk_device_ops *ops = m->dev->ops;
   yk_step_profile *profile = m->operations.profile;
   int32_t first_stamp = profile ? profile->n : 0;
-  if (*graph) {
-    RUN(m, UNTIMED, YK_OUTSIDE_LAYERS, "decode graph", ops->graph_run(m->dev, *graph, err));
-    if (profile) yk_step_profile_replayed(profile);
+  if (graph->graph) {
+    RUN(m, UNTIMED, YK_OUTSIDE_LAYERS, "decode graph", ops->graph_run(m->dev, graph->graph, err));
+    if (profile) yk_step_profile_replayed(profile, &graph->stamps);
     return YK_OK;
   }
   YK_TRY(run_layers(m, batch, err));
   RUN(m, UNTIMED, YK_OUTSIDE_LAYERS, "recording", ops->graph_begin(m->dev, err));
   if (profile) yk_step_profile_rewind(profile, first_stamp);
   yk_status status = run_layers(m, batch, err);
-  yk_status ended = ops->graph_end(m->dev, status == YK_OK ? graph : NULL, err);
+  yk_status ended = ops->graph_end(m->dev, status == YK_OK ? &graph->graph : NULL, err);
   YK_TRY(status);
   RUN(m, UNTIMED, YK_OUTSIDE_LAYERS, "recording", ended);
-  if (profile) yk_step_profile_recorded(profile);
-  return YK_OK;
+  return profile ? yk_step_profile_recorded(profile, first_stamp, &graph->stamps, err) : YK_OK;
 }
 
 static yk_status copy_memory(yk_model *m, const yk_step_copy *copy, yk_err *err)
@@ -417,7 +416,7 @@ static yk_status copy_memories(yk_model *m, const yk_step *step, yk_err *err)
 
 static yk_status forward(yk_model *m, const yk_step *step, yk_err *err)
 {
-  yk_graph **graph = NULL;
+  yk_decode_graph *graph = NULL;
   const yk_step *padded = m->graphs ? yk_decode_graphs_pad(m->graphs, step, &graph) : NULL;
   const yk_step *uploaded = padded ? padded : step;
   RUN(m, OTHER, YK_OUTSIDE_LAYERS, "step upload",

@@ -1,6 +1,7 @@
 #include "model/step_profile.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -115,14 +116,22 @@ void yk_step_profile_rewind(yk_step_profile *profile, int32_t n)
   profile->is_whole = false;
 }
 
-void yk_step_profile_recorded(yk_step_profile *profile)
+yk_status yk_step_profile_recorded(const yk_step_profile *profile, int32_t first, yk_graph_stamps *out, yk_err *err)
 {
-  profile->n_recorded = profile->n;
+  const size_t n_bytes = (size_t)(profile->n - first) * sizeof *out->operations;
+  yk_timed_operation *operations = malloc(n_bytes + 1);
+  if (!operations)
+    return yk_err_set(err, YK_E_NOMEM, "no memory for the operations of a graph with %d timestamps",
+                      profile->n - first);
+  memcpy(operations, profile->operations + first, n_bytes);
+  *out = (yk_graph_stamps){.first = first, .n = profile->n - first, .operations = operations};
+  return YK_OK;
 }
 
-void yk_step_profile_replayed(yk_step_profile *profile)
+void yk_step_profile_replayed(yk_step_profile *profile, const yk_graph_stamps *stamps)
 {
-  profile->n = profile->n_recorded;
+  memcpy(profile->operations + stamps->first, stamps->operations, (size_t)stamps->n * sizeof *stamps->operations);
+  profile->n = stamps->first + stamps->n;
 }
 
 yk_status yk_step_profile_end(yk_step_profile *profile, yk_device *dev, yk_err *err)

@@ -42,13 +42,19 @@ typedef struct yk_step_profile {
   yk_timed_operation *operations; /* [n]; the last is of kind YK_OPERATION_END */
   int64_t *begin_ns;              /* [n] on the device's clock, once the step is over */
   int64_t *table;                 /* [capacity] device */
-  int32_t n_recorded;             /* stamps up to the last one that decode graphs hold */
   bool is_whole;                  /* the step may be counted: no graph was recorded, and every operation has a stamp */
   double stamp_ns;                /* cost of a stamp, measured in a chain of stamps */
   int64_t resolution_ns;          /* clock readings differ by multiples of this */
   int64_t forward_begin_ns, forward_end_ns; /* the whole forward, on the host's clock (yk_clock_now_ns) */
   int64_t read_end_ns;                      /* when the stamps had been read */
 } yk_step_profile;
+
+/* The operations whose stamps a recorded graph contains. Graphs differ in them: with the number of rows devices fuse
+ * other operations. operations NULL: the graph has no stamps. Owner: the graph's. */
+typedef struct yk_graph_stamps {
+  int32_t first, n; /* indices of the stamps in every step that runs the graph: first .. first + n - 1 */
+  yk_timed_operation *operations; /* [n] */
+} yk_graph_stamps;
 
 /* yk_step_profile_capacity - stamps of the largest step of a stage with n_layers layers. */
 int32_t yk_step_profile_capacity(int32_t n_layers, const yk_device_limits *limits);
@@ -70,11 +76,12 @@ yk_status yk_step_profile_stamp(yk_step_profile *profile, yk_device *dev, const 
 /* yk_step_profile_rewind - the following operations are recorded as a graph: their stamps begin at index n again. */
 void yk_step_profile_rewind(yk_step_profile *profile, int32_t n);
 
-/* yk_step_profile_recorded - the graph is complete. Every graph has the stamps of all layers at the same indices. */
-void yk_step_profile_recorded(yk_step_profile *profile);
+/* yk_step_profile_recorded - the graph is complete, with the stamps from index first on. The caller frees
+ *   out->operations. Errors: YK_E_NOMEM. */
+yk_status yk_step_profile_recorded(const yk_step_profile *profile, int32_t first, yk_graph_stamps *out, yk_err *err);
 
-/* yk_step_profile_replayed - a graph that contains stamps has been launched. */
-void yk_step_profile_replayed(yk_step_profile *profile);
+/* yk_step_profile_replayed - a graph with these stamps has been launched. */
+void yk_step_profile_replayed(yk_step_profile *profile, const yk_graph_stamps *stamps);
 
 /* yk_step_profile_end - the step is over: read the stamps. Errors: those of the device. */
 yk_status yk_step_profile_end(yk_step_profile *profile, yk_device *dev, yk_err *err);

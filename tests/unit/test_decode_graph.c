@@ -1,5 +1,5 @@
 /* Padding of decode steps: every array keeps its values, padding rows change no other row, and equal buckets share a
- * layout. */
+ * layout. Graphs of timed steps keep the operations of their timestamps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,7 +73,7 @@ static void check_padded(const yk_step *step, const yk_step *padded)
     assert_int_equal(to->state_loads[i], i < n ? from->state_loads[i] : YK_STATE_KEEP);
     assert_int_equal(to->state_saves[i], i < n ? from->state_saves[i] : -1);
     assert_int_equal(to->state_save_rows[i], i < n ? from->state_save_rows[i] : 0);
-    if (from->adapters) assert_int_equal(to->adapters[i], i < n ? from->adapters[i] : 0);
+    if (from->adapters && to->adapters) assert_int_equal(to->adapters[i], i < n ? from->adapters[i] : 0);
     assert_int_equal(to->row_starts[i + 1] - to->row_starts[i], i < n); /* padding adds no row */
     assert_true(i < n ? to->seq_of_row[i] == i : to->seq_of_row[i] >= n && to->seq_of_row[i] < to->n_seqs);
     for (int32_t b = 0; i < n && b < from->block_table_stride; b++)
@@ -95,16 +95,16 @@ static void test_every_size(void **state)
   void *block = calloc(1, block_bytes());
   assert_non_null(block);
   for (size_t b = 0; each_case(b, b < sizeof block_counts / sizeof *block_counts); b++) {
-    yk_graph **last_slot = NULL;
+    yk_decode_graph *last_slot = NULL;
     int32_t last_rows = 0;
     size_t last_at = 0;
     for (int32_t n = 1; n <= MAX_ROWS; n++) {
       yk_step step = decode_step(block, n, block_counts[b]);
-      yk_graph **slot = NULL;
+      yk_decode_graph *slot = NULL;
       const yk_step *padded = yk_decode_graphs_pad(graphs, &step, &slot);
       assert_non_null(padded);
       assert_non_null(slot);
-      assert_null(*slot);
+      assert_null(slot->graph);
       check_padded(&step, padded);
       assert_true((slot == last_slot) == (padded->counts.n_seqs == last_rows)); /* a graph serves one layout */
       if (slot == last_slot) assert_int_equal(padded->layout.offset[YK_STEP_ADAPTERS], last_at);
@@ -125,7 +125,7 @@ static void test_other_steps_are_left_alone(void **state)
   assert_int_equal(yk_decode_graphs_create(4, 8 * YK_KV_BLOCK_TOKENS, false, &graphs, NULL), YK_OK);
   void *block = calloc(1, block_bytes());
   assert_non_null(block);
-  yk_graph **slot = NULL;
+  yk_decode_graph *slot = NULL;
   yk_step step = decode_step(block, 5, 2);
   assert_null(yk_decode_graphs_pad(graphs, &step, &slot)); /* more rows than the model supports */
   step = decode_step(block, 3, 2);
@@ -143,7 +143,7 @@ static void test_kinds_of_steps(void **state)
 {
   (void)state;
   enum { N_KINDS = 4 };
-  yk_graph **slots[N_KINDS];
+  yk_decode_graph *slots[N_KINDS];
   yk_decode_graphs *graphs = NULL;
   assert_int_equal(yk_decode_graphs_create(4, 8 * YK_KV_BLOCK_TOKENS, true, &graphs, NULL), YK_OK);
   void *block = calloc(1, block_bytes());
@@ -158,10 +158,67 @@ static void test_kinds_of_steps(void **state)
   yk_decode_graphs_destroy(graphs, NULL);
 }
 
+static yk_status timestamp(yk_device *dev, int64_t *at, yk_err *err)
+{
+  (void)dev, (void)err;
+  *at = 0;
+  return YK_OK;
+}
+
+/* Records a graph that begins after the upload, with these operations. */
+static void record(yk_step_profile *profile, yk_device *dev, const yk_timed_operation *operations, int32_t n,
+                   yk_graph_stamps *out)
+{
+  static const yk_timed_operation upload = {.kind = YK_OPERATION_OTHER, .layer = -1, .name = "step upload"};
+  yk_step_profile_begin(profile);
+  assert_int_equal(yk_step_profile_stamp(profile, dev, &upload, NULL), YK_OK);
+  for (int run = 0; run < 2; run++) { /* once launch by launch, then recorded */
+    if (run == 1) yk_step_profile_rewind(profile, 1);
+    for (int32_t i = 0; i < n; i++) assert_int_equal(yk_step_profile_stamp(profile, dev, &operations[i], NULL), YK_OK);
+  }
+  assert_int_equal(yk_step_profile_recorded(profile, 1, out, NULL), YK_OK);
+  assert_false(profile->is_whole);
+}
+
+/* A timed step that runs a graph has the operations of this graph's stamps, also if others were stamped since. */
+static void test_operations_of_graphs(void **state)
+{
+  (void)state;
+  static const yk_device_ops ops = {.timestamp = timestamp};
+  static const yk_timed_operation whole[] = {{YK_OPERATION_OTHER, -1, "embedding"},
+                                             {YK_OPERATION_STATES, -1, "recurrent layers"}},
+                                  apart[] = {{YK_OPERATION_OTHER, -1, "embedding"},
+                                             {YK_OPERATION_GEMM_QKV, 0, "qkv_proj"},
+                                             {YK_OPERATION_ATTENTION, 0, "attention"}},
+                                  head = {YK_OPERATION_LM_HEAD, -1, "lm_head"};
+  yk_device dev = {.ops = &ops};
+  yk_timed_operation operations[8];
+  int64_t table[8];
+  yk_step_profile profile = {.capacity = 8, .operations = operations, .table = table};
+  const struct {
+    const yk_timed_operation *operations;
+    int32_t n;
+  } graphs[] = {{whole, 2}, {apart, 3}};
+  yk_graph_stamps stamps[2];
+  for (int i = 0; i < 2; i++) record(&profile, &dev, graphs[i].operations, graphs[i].n, &stamps[i]);
+  for (int i = 0; each_case(i, i < 4); i++) {
+    const int g = i % 2;
+    yk_step_profile_begin(&profile);
+    assert_int_equal(yk_step_profile_stamp(&profile, &dev, &apart[0], NULL), YK_OK);
+    yk_step_profile_replayed(&profile, &stamps[g]);
+    assert_int_equal(yk_step_profile_stamp(&profile, &dev, &head, NULL), YK_OK);
+    assert_true(profile.is_whole);
+    assert_int_equal(profile.n, graphs[g].n + 2);
+    for (int32_t j = 0; j < graphs[g].n; j++) assert_string_equal(operations[1 + j].name, graphs[g].operations[j].name);
+    assert_int_equal(operations[1 + graphs[g].n].kind, YK_OPERATION_LM_HEAD);
+  }
+  for (int i = 0; i < 2; i++) free(stamps[i].operations);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_size),
-                                     cmocka_unit_test(test_other_steps_are_left_alone),
-                                     cmocka_unit_test(test_kinds_of_steps)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_size), cmocka_unit_test(test_other_steps_are_left_alone),
+      cmocka_unit_test(test_kinds_of_steps), cmocka_unit_test(test_operations_of_graphs)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
