@@ -23,6 +23,7 @@
 #include "base/status.h"
 #include "kernels/abilities.h"
 #include "kernels/awq_quantize.h"
+#include "kernels/decode_layers.h"
 #include "kernels/gated_delta.h"
 #include "kernels/kv_cache.h"
 #include "kernels/latent.h"
@@ -418,6 +419,20 @@ typedef struct yk_device_ops {
 
   /* Mamba2: see mamba.h. */
   yk_status (*mamba)(yk_device *dev, const yk_mamba_args *args, yk_err *err);
+
+  /* All layers of a dense model as one operation, for a decode step of one row: see decode_layers.h. Either all are set
+   * or all are NULL; without them, and for other steps, the layer operations below run one by one.
+   * create: *out is NULL if the device has no kernel for these layers, which is not an error. destroy takes NULL, and
+   * waits for the stream.
+   * takes: whether run takes a step. Reads the counts of the batch and whether adapters is NULL, but no device data:
+   * the answer for a recorded step holds for every step that the graph repeats.
+   * run: only of a batch that takes has accepted. May be recorded in a graph. */
+  yk_status (*decode_layers_create)(yk_device *dev, const yk_decode_layers_spec *spec, yk_decode_layers **out,
+                                    yk_err *err);
+  bool (*decode_layers_takes)(yk_device *dev, const yk_decode_layers *layers, const yk_batch *batch);
+  yk_status (*decode_layers_run)(yk_device *dev, const yk_decode_layers *layers, const yk_decode_layers_args *args,
+                                 yk_err *err);
+  void (*decode_layers_destroy)(yk_device *dev, yk_decode_layers *layers);
 
   /* Layer operations. */
   yk_status (*embed)(yk_device *dev, const yk_embed_args *args, yk_err *err);

@@ -58,6 +58,9 @@ MAY_INCLUDE = {
     "kernels/cuda/w8a8/": [BASE, ACTIVATION, PTX, COMMON, *GEMM],
     "kernels/cuda/adapters/": [BASE, ACTIVATION, "kernels/cuda/layout/adapters.h", PTX, COMMON],
     "kernels/cuda/attention/": [BASE, "kernels/device.h", PTX, COMMON],
+    "kernels/cuda/decode/": [
+        BASE, "kernels/", PTX, COMMON, DEVICE, *GEMM, "kernels/cuda/layout/", "kernels/cuda/linear/"
+    ],
     "kernels/cuda/delta/": [BASE, "kernels/device.h", PTX, COMMON],
     "kernels/cuda/mamba/": [BASE, "kernels/device.h", PTX, COMMON],
     "kernels/cuda/moe/": [
@@ -81,10 +84,10 @@ MAY_INCLUDE = {
         "kernels/cuda/rows/quantise.h"
     ],
     "kernels/cuda/": [
-        BASE, "kernels/", BLAS, DEVICE, "kernels/cuda/attention/", "kernels/cuda/delta/", "kernels/cuda/moe/", *GEMM,
-        "kernels/cuda/latent/", "kernels/cuda/layout/", "kernels/cuda/linear/", "kernels/cuda/mamba/",
-        "kernels/cuda/quantize/", "kernels/cuda/rows/", "kernels/cuda/sampling/", "kernels/cuda/w4a8/",
-        "kernels/cuda/w8a8/"
+        BASE, "kernels/", BLAS, DEVICE, "kernels/cuda/attention/", "kernels/cuda/decode/", "kernels/cuda/delta/",
+        "kernels/cuda/moe/", *GEMM, "kernels/cuda/latent/", "kernels/cuda/layout/", "kernels/cuda/linear/",
+        "kernels/cuda/mamba/", "kernels/cuda/quantize/", "kernels/cuda/rows/", "kernels/cuda/sampling/",
+        "kernels/cuda/w4a8/", "kernels/cuda/w8a8/"
     ],
     "loader/model/": [BASE, WEIGHT, ACTIVATION, "kernels/expert_choice.h", "kernels/kv_format.h",
                       "kernels/score_growth.h"],

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/blas/blas.h"
+#include "kernels/cuda/decode/decode_layers.h"
 #include "kernels/cuda/delta/delta.h"
 #include "kernels/cuda/device/errors.h"
 #include "kernels/cuda/device/graph.h"
@@ -241,6 +242,10 @@ static const yk_device_ops *device_ops(void)
       .mixture_scratch_bytes = yk_cuda_mixture_scratch_bytes,
       .mixture_forward = yk_cuda_mixture_forward,
       .partial_complete = yk_cuda_partial_complete,
+      .decode_layers_create = yk_cuda_decode_layers_create,
+      .decode_layers_takes = yk_cuda_decode_layers_takes,
+      .decode_layers_run = yk_cuda_decode_layers_run,
+      .decode_layers_destroy = yk_cuda_decode_layers_destroy,
       .embed = embed,
       .rms_norm = rms_norm,
       .add_norm = add_norm,

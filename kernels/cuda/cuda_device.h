@@ -8,6 +8,7 @@
  *   attention   paged attention                            latent      latent attention
  *   gemm        GEMM with 4-bit weights, grouped ones      w8a8        GEMM of 8-bit weights and activations
  *   moe         routing to experts, their combination
+ *   decode      all layers of a decode step of one row
  *   device      common parts of operations: state, errors and waits (state.h, errors.h), memory and copies (memory.h,
  *               staging.h), graphs, clocks, a check that a GPU answers (probe.h)
  *   linear      linear layers                              sampling    choice of tokens

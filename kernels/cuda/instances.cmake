@@ -39,7 +39,8 @@ set(generated_sources)
 set(yoke_instances) # for every architecture
 # Only for compute capability 9.0: the kernels of these sources are empty in code for other architectures.
 file(GLOB yoke_sm90_sources CONFIGURE_DEPENDS kernels/cuda/gemm/grouped/single_row.cu kernels/cuda/w4a8/wgmma.cu
-     kernels/cuda/gemm/dense/sliced_plain_wgmma.cu kernels/cuda/w8a8/wgmma.cu kernels/cuda/moe/routed_gemm.cu)
+     kernels/cuda/gemm/dense/sliced_plain_wgmma.cu kernels/cuda/w8a8/wgmma.cu kernels/cuda/moe/routed_gemm.cu
+     kernels/cuda/decode/decode.cu)
 foreach(act ${activations})
   foreach(encoding ${encodings})
     string(TOUPPER YK_GEMM_${encoding} enum)

@@ -46,7 +46,11 @@ void yk_observer_attach(yk_observer *observer, yk_device *dev)
   observer->ops = *dev->ops;
   observer->ops.linear_create = linear_create;
   observer->ops.linear_forward = linear_forward;
-  observer->ops.linear_fuses = NULL; /* observers read normalised inputs */
+  observer->ops.linear_fuses = NULL;         /* observers read normalised inputs */
+  observer->ops.decode_layers_create = NULL; /* and those of every layer */
+  observer->ops.decode_layers_takes = NULL;
+  observer->ops.decode_layers_run = NULL;
+  observer->ops.decode_layers_destroy = NULL;
   if (dev->ops->mixture_forward) observer->ops.mixture_forward = mixture_forward;
   if (dev->ops->latent_attention) observer->ops.latent_attention = latent_attention;
   dev->ops = &observer->ops;

@@ -1,9 +1,9 @@
 /* global_memory.cuh - accesses to global memory that C++ cannot express: 16 bytes in one instruction, with a memory
  * order and a scope, or with a cache hint.
  *
- * Relaxed accesses are for memory that one thread polls while others write it. Each of the four words is read and
- * written atomically; the 16 bytes together need not be. The scope is the set of threads for which the access is
- * atomic: those of one GPU (gpu), or of all GPUs and the host (sys). */
+ * Relaxed accesses are for memory that one thread polls while others write it. Each of the four words, or of the 8-byte
+ * words, is read and written atomically; the 16 bytes together need not be. The scope is the set of threads for which
+ * the access is atomic: those of one GPU (gpu), or of all GPUs and the host (sys). */
 #ifndef YK_KERNELS_CUDA_PTX_GLOBAL_MEMORY_CUH
 #define YK_KERNELS_CUDA_PTX_GLOBAL_MEMORY_CUH
 
@@ -25,6 +25,66 @@ __device__ __forceinline__ uint4 load_relaxed_gpu16(const uint4 *from)
                : "l"(from)
                : "memory");
   return v;
+}
+
+/* The next six are atomic as a whole: 8 bytes, two times 8 bytes, and 16 bytes (9.0). */
+__device__ __forceinline__ uint2 load_relaxed_gpu8(const uint2 *from)
+{
+  uint64_t v;
+  asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(v) : "l"(from) : "memory");
+  return make_uint2(static_cast<uint32_t>(v), static_cast<uint32_t>(v >> 32));
+}
+
+__device__ __forceinline__ void store_relaxed_gpu8(uint2 *to, uint2 v)
+{
+  asm volatile("{\n.reg .b64 a;\nmov.b64 a, {%1, %2};\nst.relaxed.gpu.global.b64 [%0], a;\n}" ::"l"(to), "r"(v.x),
+               "r"(v.y)
+               : "memory");
+}
+
+__device__ __forceinline__ uint4 load_relaxed_gpu8x2(const uint4 *from)
+{
+  uint64_t a, b;
+  asm volatile("ld.relaxed.gpu.global.v2.b64 {%0,%1}, [%2];" : "=l"(a), "=l"(b) : "l"(from) : "memory");
+  return make_uint4(static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), static_cast<uint32_t>(b),
+                    static_cast<uint32_t>(b >> 32));
+}
+
+__device__ __forceinline__ void store_relaxed_gpu8x2(uint4 *to, uint4 v)
+{
+  asm volatile("{\n"
+               ".reg .b64 a, b;\n"
+               "mov.b64 a, {%1, %2};\n"
+               "mov.b64 b, {%3, %4};\n"
+               "st.relaxed.gpu.global.v2.b64 [%0], {a, b};\n"
+               "}" ::"l"(to),
+               "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
+}
+
+__device__ __forceinline__ uint4 load_relaxed_gpu128(const uint4 *from)
+{
+  uint64_t a, b;
+  asm volatile("{\n.reg .b128 v;\nld.relaxed.gpu.global.b128 v, [%2];\nmov.b128 {%0, %1}, v;\n}"
+               : "=l"(a), "=l"(b)
+               : "l"(from)
+               : "memory");
+  return make_uint4(static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), static_cast<uint32_t>(b),
+                    static_cast<uint32_t>(b >> 32));
+}
+
+__device__ __forceinline__ void store_relaxed_gpu128(uint4 *to, uint4 v)
+{
+  asm volatile("{\n"
+               ".reg .b64 a, b;\n"
+               ".reg .b128 v;\n"
+               "mov.b64 a, {%1, %2};\n"
+               "mov.b64 b, {%3, %4};\n"
+               "mov.b128 v, {a, b};\n"
+               "st.relaxed.gpu.global.b128 [%0], v;\n"
+               "}" ::"l"(to),
+               "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
 }
 
 __device__ __forceinline__ uint32_t load_relaxed_gpu(const uint32_t *from)

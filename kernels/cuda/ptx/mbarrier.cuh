@@ -81,6 +81,17 @@ __device__ __forceinline__ bool mbarrier_try_wait(mbarrier barrier, uint32_t par
   return done != 0;
 }
 
+/* The same without suspension. */
+__device__ __forceinline__ bool mbarrier_test_wait(mbarrier barrier, uint32_t parity)
+{
+  uint32_t done;
+  asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+               : "=r"(done)
+               : "r"(barrier.address), "r"(parity)
+               : "memory");
+  return done != 0;
+}
+
 /* The wait exists in two forms, because the compiler schedules the code around them differently.
  *
  * A loop in C++: the compiler sees a loop and moves no code across the wait, which the attention kernels need because

@@ -42,6 +42,15 @@ __device__ __forceinline__ void mma_m16n8k32_s8(int (&c)[4], const uint32_t (&a)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/* c += A B of unsigned bytes of A and signed bytes of B, exactly. */
+__device__ __forceinline__ void mma_m16n8k32_u8_s8(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                                                   uint32_t b0, uint32_t b1)
+{
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
 /* x rounded to TF32: 8 bits of exponent, 11 of mantissa. */
 __device__ __forceinline__ uint32_t round_to_tf32(float x)
 {

@@ -1,0 +1,123 @@
+/* exchange.cuh - rows that thread blocks exchange through global memory, in packets that are read and written
+ * atomically and contain the number of their layer. A reader polls a packet until the number is that of its layer, so
+ * no fence and no other flag is needed. Layers are counted over all launches.
+ *
+ *   pair     8 bytes: two elements of the activation type, or a float; the layer
+ *   chunk    16 bytes: 8 elements with a common exponent e, as integers m of 14 bits, |m| <= 8191: x = m 2^(e - 139),
+ *            where 2^(e - 126) is above the largest |x|. Word i holds elements 2i and 2i + 1 in bits 18 to 31 and 4 to
+ *            17, and below them four bits of the layer (word 0) or of e (words 1 and 2). The error is at most 2^-14 of
+ *            the largest |x|; that of float16 is 2^-12 of each element. An infinity or a NaN makes e 255: then no
+ *            element is finite.
+ *
+ * Every layer uses the same packets. A thread block overwrites a packet only after all thread blocks have read its
+ * former value: every thread block has columns of `down`, and writes them after all its other reads of the layer; and
+ * no thread block writes a packet of the next layer before it has read the whole row of `down`. Packets of `down` are
+ * written after the row between the FFN's GEMMs has been read, to which every thread block contributes after it has
+ * read the row of `down` of the layer before. So a packet that is not of the expected layer is of the layer before, and
+ * four bits suffice to tell them apart. */
+#ifndef YK_KERNELS_CUDA_DECODE_EXCHANGE_CUH
+#define YK_KERNELS_CUDA_DECODE_EXCHANGE_CUH
+
+#include "kernels/cuda/decode/params.cuh"
+#include "kernels/cuda/ptx/global_memory.cuh"
+
+namespace yk_decode {
+
+/* ---- Pairs ------------------------------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ void send(uint2 *to, uint32_t value, uint32_t layer)
+{
+  yk_ptx::store_relaxed_gpu8(to, make_uint2(value, layer));
+}
+
+/* Two neighbouring packets, aligned to 16 bytes. */
+__device__ __forceinline__ void send_two(uint2 *to, uint32_t first, uint32_t second, uint32_t layer)
+{
+  yk_ptx::store_relaxed_gpu8x2(reinterpret_cast<uint4 *>(to), make_uint4(first, layer, second, layer));
+}
+
+/* The values of the packets at `from` and `stride` further. */
+__device__ __forceinline__ uint2 receive_two(const uint2 *from, int stride, uint32_t layer)
+{
+  uint2 first, second;
+  do {
+    first = yk_ptx::load_relaxed_gpu8(from);
+    second = yk_ptx::load_relaxed_gpu8(from + stride);
+  } while (first.y != layer || second.y != layer);
+  return make_uint2(first.x, second.x);
+}
+
+/* The values of N times two neighbouring packets, each two aligned to 16 bytes. The loads of all are in flight
+ * together. */
+template <int N>
+__device__ __forceinline__ void receive_pairs(const uint2 *const (&from)[N], uint32_t layer, float2 (&values)[N])
+{
+  bool is_complete;
+  do {
+    is_complete = true;
+    uint4 packets[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) packets[i] = yk_ptx::load_relaxed_gpu8x2(reinterpret_cast<const uint4 *>(from[i]));
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+      is_complete = is_complete && packets[i].y == layer && packets[i].w == layer;
+      values[i] = make_float2(__uint_as_float(packets[i].x), __uint_as_float(packets[i].z));
+    }
+  } while (!is_complete);
+}
+
+/* ---- Chunks ------------------------------------------------------------------------------------------------------ */
+
+constexpr int CHUNK_BIAS = 139; /* x = m 2^(e - CHUNK_BIAS) */
+constexpr int MOST_INTEGER = 8191;
+constexpr int LEAST_EXPONENT = 13; /* smaller elements become zeros: inverses of their units would overflow */
+constexpr uint32_t LAYER_MASK = 15;
+
+__device__ __forceinline__ int exponent_of(float largest)
+{
+  return max(static_cast<int>(__float_as_uint(largest) >> 23), LEAST_EXPONENT);
+}
+
+/* The integer of an element of a chunk whose largest element has exponent e. */
+__device__ __forceinline__ int integer_of(float x, int exponent)
+{
+  const int m = __float2int_rn(x * __uint_as_float(static_cast<uint32_t>(127 + CHUNK_BIAS - exponent) << 23));
+  return min(max(m, -MOST_INTEGER), MOST_INTEGER);
+}
+
+/* Word i of a chunk without its four lowest bits. */
+__device__ __forceinline__ uint32_t word_of(int first, int second)
+{
+  return static_cast<uint32_t>(first) << 18 | (static_cast<uint32_t>(second) & 0x3FFFu) << 4;
+}
+
+/* Its four lowest bits. */
+__device__ __forceinline__ uint32_t low_bits_of(int i, int exponent, uint32_t layer)
+{
+  return (i == 0 ? layer : i == 1 ? exponent : i == 2 ? exponent >> 4 : 0) & 15u;
+}
+
+__device__ __forceinline__ int exponent_of(const uint4 &chunk)
+{
+  return static_cast<int>((chunk.y & 15u) | (chunk.z & 15u) << 4);
+}
+
+/* The elements of a chunk as integers in bits 18 to 31; the lower bits are 0. */
+__device__ __forceinline__ void integers_of(const uint4 &chunk, int (&m)[CHUNK])
+{
+  const uint32_t words[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    m[2 * i] = static_cast<int>(words[i] & 0xFFFC0000u);
+    m[2 * i + 1] = static_cast<int>(words[i] << 14 & 0xFFFC0000u);
+  }
+}
+
+__device__ __forceinline__ bool is_of_layer(const uint4 &chunk, uint32_t layer)
+{
+  return ((chunk.x ^ layer) & LAYER_MASK) == 0;
+}
+
+} // namespace yk_decode
+
+#endif

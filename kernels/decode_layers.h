@@ -1,0 +1,60 @@
+/* decode_layers.h - all layers of a dense model with grouped-query attention as one operation, for a decode step of one
+ * row on a single rank.
+ *
+ * For each layer, in this order, with rms_norm, qk_rope_kv and attention as in device.h and linear layers as in
+ * linear.h:
+ *   x = rms_norm(residual, input_norm_w);  qkv = qkv(x);  q, k = norms and rotation;  k and v into the cache
+ *   residual += alpha * o(attention(q, cache))
+ *   x = rms_norm(residual, post_norm_w)
+ *   residual += alpha * down(gate_up(x))
+ * and after the last layer y = rms_norm(residual, final_norm_w). A device may round values between these steps more
+ * finely than to act, but residuals and the cached k and v are rounded to act. */
+#ifndef YK_KERNELS_DECODE_LAYERS_H
+#define YK_KERNELS_DECODE_LAYERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/activation.h"
+#include "kernels/kv_cache.h"
+#include "kernels/linear.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct yk_decode_layers yk_decode_layers; /* a device's prepared form of the layers */
+
+/* One layer. All pointers are to device memory, or to layers of the device, and outlive the prepared form. */
+typedef struct yk_decode_layer {
+  const void *input_norm_w, *post_norm_w; /* act [hidden] */
+  const yk_linear *qkv;                   /* [hidden] to q heads, k heads, v heads */
+  const yk_linear *o;                     /* [n_q_heads * head_dim] to [hidden] */
+  const yk_linear *gate_up;               /* [hidden] to [ffn], with its gated activation */
+  const yk_linear *down;                  /* [ffn] to [hidden] */
+  const void *q_norm_w, *k_norm_w;        /* act [head_dim], or both NULL */
+  yk_kv_layer kv;
+} yk_decode_layer;
+
+typedef struct yk_decode_layers_spec {
+  const yk_decode_layer *layers; /* [n_layers]; not read after create */
+  int32_t n_layers;
+  int32_t hidden;
+  int32_t n_q_heads, n_kv_heads, head_dim; /* q head h reads KV head h / (n_q_heads / n_kv_heads) */
+  float norm_eps;
+  float attention_scale;    /* of q k^T */
+  float alpha;              /* factor of the sublayers' results */
+  const float *rope;        /* f32 device [n_positions, 2, head_dim / 2], cos then sin */
+  const void *final_norm_w; /* act [hidden], or NULL: y is not written */
+} yk_decode_layers_spec;
+
+/* residual act [hidden], in place; y act [hidden]. The row is that of batch, which has one row of one sequence. */
+typedef struct yk_decode_layers_args {
+  void *residual, *y;
+  const struct yk_batch *batch;
+} yk_decode_layers_args;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
