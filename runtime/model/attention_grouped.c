@@ -409,6 +409,25 @@ static yk_status copy(const yk_sublayer *a, yk_device *dev, const yk_step_copy *
   return dev->ops->copy(dev, v + c->to_block * n, v + c->from_block * n, (size_t)n, err);
 }
 
+static bool describe(const yk_sublayer *a, yk_decode_layer *layer, yk_decode_layers_spec *spec)
+{
+  const yk_head_layout *heads = &a->heads;
+  if (heads->has_gates || heads->kv_columns != YK_KV_COLUMNS_BOTH || a->kv.format != YK_KV_ACT) return false;
+  if (a->row_norms.is_used || a->norms_follow || a->norms_values || a->is_unrotated) return false;
+  if (a->sinks || a->growth.beta != 0 || a->window_tokens > 0) return false;
+  if (a->is_invariant || a->o.in_steps || a->o.in_tree) return false;
+  layer->qkv = a->qkv;
+  layer->o = a->o.linear;
+  layer->q_norm_w = a->q_norm_w;
+  layer->k_norm_w = a->k_norm_w;
+  layer->kv = a->kv;
+  spec->n_q_heads = heads->n_q_heads;
+  spec->n_kv_heads = heads->n_kv_heads;
+  spec->head_dim = heads->head_dim;
+  spec->attention_scale = a->scale;
+  return true;
+}
+
 static void destroy(yk_device *dev, yk_sublayer *a)
 {
   dev->ops->free(dev, a->q_norm_w);
@@ -431,4 +450,5 @@ const yk_sublayer_kind yk_attention_grouped = {.name = "grouped-query attention"
                                                .load = load,
                                                .forward = forward,
                                                .copy = copy,
+                                               .describe = describe,
                                                .destroy = destroy};

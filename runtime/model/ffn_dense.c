@@ -32,11 +32,21 @@ static yk_status forward(const yk_sublayer *dense, yk_sublayer_step *s, yk_err *
   return yk_gated_ffn_forward(&dense->ffn, s, s->scratch, err);
 }
 
+static bool describe(const yk_sublayer *dense, yk_decode_layer *layer, yk_decode_layers_spec *spec)
+{
+  (void)spec;
+  return yk_gated_ffn_describe(&dense->ffn, layer);
+}
+
 static void destroy(yk_device *dev, yk_sublayer *dense)
 {
   yk_gated_ffn_destroy(dev, &dense->ffn);
   free(dense);
 }
 
-const yk_sublayer_kind yk_ffn_dense = {
-    .name = "dense FFN", .measure = measure, .load = load, .forward = forward, .destroy = destroy};
+const yk_sublayer_kind yk_ffn_dense = {.name = "dense FFN",
+                                       .measure = measure,
+                                       .load = load,
+                                       .forward = forward,
+                                       .describe = describe,
+                                       .destroy = destroy};

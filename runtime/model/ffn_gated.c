@@ -123,6 +123,7 @@ yk_status yk_gated_ffn_load(const yk_rank_loader *loader, const yk_gated_ffn_spe
 {
   projections p;
   YK_TRY(specify(&loader->source, spec, &p, err));
+  out->is_gated = p.gate_up.activation.is_gated;
   out->width = (int32_t)yk_range_size(spec->channels);
   out->down_offset_bytes = down_offset_bytes(&loader->source, spec);
   return load_linears(loader, spec, &p, out, err);
@@ -138,6 +139,13 @@ yk_status yk_gated_ffn_forward(const yk_gated_ffn *ffn, yk_sublayer_step *s, voi
   YK_RUN(s->operations, GEMM_GATE_UP, s->layer, "gate_up_proj",
          s->dev->ops->linear_forward(s->dev, ffn->gate_up, &to_inner, err));
   return yk_row_parallel_run(&ffn->down, s, &to_y, YK_OPERATION_GEMM_DOWN, "down_proj", err);
+}
+
+bool yk_gated_ffn_describe(const yk_gated_ffn *ffn, yk_decode_layer *layer)
+{
+  layer->gate_up = ffn->gate_up;
+  layer->down = ffn->down.linear;
+  return ffn->is_gated && !ffn->down.in_steps && !ffn->down.in_tree;
 }
 
 void yk_gated_ffn_destroy(yk_device *dev, yk_gated_ffn *ffn)

@@ -26,6 +26,7 @@ typedef struct yk_gated_ffn_spec {
 typedef struct yk_gated_ffn {
   yk_linear *gate_up; /* NULL: not loaded */
   yk_row_parallel down;
+  bool is_gated;
   int32_t width;             /* this rank's channels */
   int64_t down_offset_bytes; /* offset of down's scratch, which follows the rows between gate, up and down */
 } yk_gated_ffn;
@@ -42,6 +43,9 @@ yk_status yk_gated_ffn_in_steps(const yk_rank_source *source, const yk_gated_ffn
 yk_status yk_gated_ffn_load(const yk_rank_loader *loader, const yk_gated_ffn_spec *spec, yk_gated_ffn *out,
                             yk_err *err);
 void yk_gated_ffn_destroy(yk_device *dev, yk_gated_ffn *ffn);
+
+/* yk_gated_ffn_describe - describe of yk_sublayer_kind, of a network that is a whole sublayer. Thread: any. */
+bool yk_gated_ffn_describe(const yk_gated_ffn *ffn, yk_decode_layer *layer);
 
 /* yk_gated_order_channels - if down's inputs are sorted by group (k_is_sorted), gate and up get n_orders, so that each
  *   matrix writes its channels in the order of its down's inputs. *order: malloc'ed; the caller frees *order once

@@ -74,6 +74,10 @@ typedef struct yk_sublayer_kind {
   /* For a mixture of experts, on rank 0: rows [n_experts], how many rows chose each expert of the model since the
    * start. NULL for other kinds. Errors: those of the device. */
   yk_status (*read_expert_rows)(const yk_sublayer *sublayer, yk_device *dev, int64_t *rows, yk_err *err);
+  /* Fills the sublayer's part of the operation of all layers (kernels/decode_layers.h): its members of *layer, and the
+   * members of *spec that must be equal in all layers. False: that operation cannot express the sublayer. NULL: nor any
+   * other of this kind. */
+  bool (*describe)(const yk_sublayer *sublayer, yk_decode_layer *layer, yk_decode_layers_spec *spec);
   void (*destroy)(yk_device *dev, yk_sublayer *sublayer);
 } yk_sublayer_kind;
 

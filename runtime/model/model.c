@@ -118,21 +118,27 @@ static yk_status run_layer(yk_model *m, yk_sublayer_step *s, int32_t index, yk_e
   return layer->input ? add_layer_input(m, s, index, err) : YK_OK;
 }
 
+/* The rows of the tokens' embeddings that the rank holds, zeros for the others. */
+static yk_embed_args embedding_of(const yk_model *m, const yk_batch *batch, void *y)
+{
+  int32_t first_id = m->shard_first[m->comm->rank];
+  return (yk_embed_args){.y = y,
+                         .table = m->embedding,
+                         .token_ids = batch->token_ids,
+                         .first_id = first_id,
+                         .n_ids = m->shard_first[m->comm->rank + 1] - first_id,
+                         .n_tokens = batch->n_tokens,
+                         .hidden = m->hidden,
+                         .scale = m->embed_scale};
+}
+
 /* residual = the tokens' embeddings, summed over ranks by the pending norm or by the all-reduce. One rank holds a row
  * of the embedding; the others contribute zeros. The sum is therefore exact and the same for any number of ranks (a
  * negative zero becomes plus zero, with one rank too). */
 static yk_status embed(yk_model *m, yk_sublayer_step *s, void *residual, yk_err *err)
 {
-  int32_t first_id = m->shard_first[m->comm->rank];
-  yk_embed_args args = {.y = s->y.rows,
-                        .cleared = residual,
-                        .table = m->embedding,
-                        .token_ids = s->batch->token_ids,
-                        .first_id = first_id,
-                        .n_ids = m->shard_first[m->comm->rank + 1] - first_id,
-                        .n_tokens = s->batch->n_tokens,
-                        .hidden = m->hidden,
-                        .scale = m->embed_scale};
+  yk_embed_args args = embedding_of(m, s->batch, s->y.rows);
+  args.cleared = residual;
   const addition after = {
       .name = "all-reduce after embedding", .residual = residual, .alpha = 1, .norm = &m->layers[0].input_norm};
   RUN(m, OTHER, YK_OUTSIDE_LAYERS, "embedding", m->dev->ops->embed(m->dev, &args, err));
@@ -354,6 +360,17 @@ static yk_status begin_layers(yk_model *m, yk_sublayer_step *s, yk_err *err)
   return m->is_first_stage ? YK_OK : enter_stage(m, s, err);
 }
 
+/* The layers as one operation of the device. The stage has one rank, so that its embedding is the whole residual. */
+static yk_status run_decode_layers(yk_model *m, const yk_batch *batch, yk_err *err)
+{
+  const yk_embed_args embedding = embedding_of(m, batch, m->act.residual);
+  const yk_decode_layers_args args = {.residual = m->act.residual, .y = m->act.normed, .batch = batch};
+  if (m->is_first_stage) RUN(m, OTHER, YK_OUTSIDE_LAYERS, "embedding", m->dev->ops->embed(m->dev, &embedding, err));
+  RUN(m, DECODE_LAYERS, YK_OUTSIDE_LAYERS, "decode layers",
+      m->dev->ops->decode_layers_run(m->dev, m->decode, &args, err));
+  return YK_OK;
+}
+
 /* Leaves the rows of the final norm in m->act.normed, or, before the last stage, those for the next stage in
  * m->act.residual. */
 static yk_status run_layers(yk_model *m, const yk_batch *batch, yk_err *err)
@@ -370,6 +387,7 @@ static yk_status run_layers(yk_model *m, const yk_batch *batch, yk_err *err)
                         .layer_inputs = &m->layer_inputs,
                         .y = {.rows = m->act.partial},
                         .kv_staging = m->act.kv_staging};
+  if (m->decode && m->dev->ops->decode_layers_takes(m->dev, m->decode, batch)) return run_decode_layers(m, batch, err);
   YK_TRY(begin_layers(m, &s, err));
   for (int32_t i = 0; i < m->n_layers; i++) YK_TRY(run_layer(m, &s, i, err));
   s.layer = YK_OUTSIDE_LAYERS;

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "kernels/cpu/cpu_simd.h"
+#include "model/decode_layers.h"
 #include "model/invariance.h"
 #include "model/model.h"
 #include "model/model_device.h"
@@ -330,6 +331,7 @@ static yk_status build(yk_model *m, yk_rank_loader *loader, yk_err *err)
   for (int32_t i = 0; i < m->n_layers; i++) YK_TRY(yk_layer_load(loader, m->first_layer + i, &m->layers[i], err));
   YK_TRY(yk_layer_inputs_load(loader, &m->layer_inputs, err));
   YK_TRY(build_activations(m, loader, err));
+  YK_TRY(yk_decode_layers_load(m, limits->n_adapters, err));
   if (m->dev->ops->graph_begin)
     YK_TRY(yk_decode_graphs_create((int32_t)yk_min_i64(limits->step.max_seqs, limits->step.max_tokens),
                                    limits->step.max_model_tokens, limits->n_adapters > 0, &m->graphs, err));
@@ -377,6 +379,7 @@ void yk_model_destroy(yk_model *model)
   yk_device *dev = model->dev;
   yk_activations *a = &model->act;
   yk_decode_graphs_destroy(model->graphs, dev);
+  yk_decode_layers_unload(model);
   for (int32_t i = 0; model->layers && i < model->n_layers; i++) yk_layer_destroy(dev, &model->layers[i]);
   free(model->layers);
   yk_layer_inputs_destroy(dev, &model->layer_inputs);

@@ -52,6 +52,7 @@ struct yk_model {
   yk_model_family family;
   yk_activations act;
   float *rank_0_logits;     /* the first rank's act.logits, mapped for writes of this rank; NULL: logits are gathered */
+  yk_decode_layers *decode; /* all layers as one operation of the device; NULL: they run one by one */
   yk_decode_graphs *graphs; /* NULL on a device without graphs */
   yk_step_profile profile;  /* of the last timed step */
   yk_operations operations; /* current operation; other threads read the atomic fields */

@@ -21,7 +21,8 @@ typedef enum yk_operation_kind {
   YK_OPERATION_GEMM_DOWN,
   YK_OPERATION_LM_HEAD,
   YK_OPERATION_ATTENTION,
-  YK_OPERATION_STATES, /* recurrent layers in place of attention */
+  YK_OPERATION_STATES,        /* recurrent layers in place of attention */
+  YK_OPERATION_DECODE_LAYERS, /* all layers in one operation */
   YK_OPERATION_OTHER,
   YK_OPERATION_ALL_REDUCE,
   YK_OPERATION_GATHER,
@@ -52,7 +53,7 @@ typedef struct yk_step_profile {
 /* The operations whose stamps a recorded graph contains. Graphs differ in them: with the number of rows devices fuse
  * other operations. operations NULL: the graph has no stamps. Owner: the graph's. */
 typedef struct yk_graph_stamps {
-  int32_t first, n; /* indices of the stamps in every step that runs the graph: first .. first + n - 1 */
+  int32_t first, n;               /* indices of the stamps in every step that runs the graph: first .. first + n - 1 */
   yk_timed_operation *operations; /* [n] */
 } yk_graph_stamps;
 

@@ -186,7 +186,7 @@ static void test_operations_of_graphs(void **state)
   (void)state;
   static const yk_device_ops ops = {.timestamp = timestamp};
   static const yk_timed_operation whole[] = {{YK_OPERATION_OTHER, -1, "embedding"},
-                                             {YK_OPERATION_STATES, -1, "recurrent layers"}},
+                                             {YK_OPERATION_DECODE_LAYERS, -1, "decode layers"}},
                                   apart[] = {{YK_OPERATION_OTHER, -1, "embedding"},
                                              {YK_OPERATION_GEMM_QKV, 0, "qkv_proj"},
                                              {YK_OPERATION_ATTENTION, 0, "attention"}},

@@ -1,9 +1,10 @@
 /* The time of a step by parts, and the losses of efficiency. */
 
 const PARTS = ["gemm_qkv", "gemm_o", "gemm_gate_up", "gemm_down", "lm_head", "attention", "other_kernels",
-               "all_reduce_transfer", "all_reduce_wait", "logits_gather", "sampling", "launch_gap", "host", "states"];
+               "all_reduce_transfer", "all_reduce_wait", "logits_gather", "sampling", "launch_gap", "host", "states",
+               "decode_layers"];
 const PART_KINDS = [
-  {key: "gemm", label: "GEMMs of layers", parts: PARTS.slice(0, 4)},
+  {key: "gemm", label: "GEMMs of layers, whole layers", parts: [...PARTS.slice(0, 4), "decode_layers"]},
   {key: "head", label: "lm_head", parts: ["lm_head"]},
   {key: "attention", label: "Attention, recurrent layers", parts: ["attention", "states"]},
   {key: "other", label: "Other kernels", parts: ["other_kernels"]},
@@ -35,7 +36,7 @@ function placesOf(points) {
     .filter(([, , key]) => all.some((place) => key === "host" ? place.host : finite(place[key]) > 0));
 }
 
-/* Tables of all thirteen parts: decode steps, prefill steps, and each rank of the decode steps. */
+/* Tables of all parts: decode steps, prefill steps, and each rank of the decode steps. */
 function timesTables(points) {
   const head = ["Ranks", "Load", "step", ...PARTS];
   const label = (point) => [cell(point.ranks), {text: point.load.label}];
