@@ -27,10 +27,10 @@ FEW_WORDS = {"vocab_size": 32768}  # real embeddings would be most of the test's
 GEMMA = {**FEW_WORDS, "tie_word_embeddings": False}  # a tied random lm_head repeats the last token with probability 1
 MAMBA_EXPERTS_ATTENTION = {**FEW_WORDS, "hybrid_override_pattern": "ME*"}
 # Preset, format and layers: one layer more than the dense ones for mixtures, and each kind of layer. Then options.
-MODELS = [("qwen3-32b", "awq", 1), ("qwen3-235b-a22b", "awq", 1), ("qwen2-57b-a14b", "awq", 1),
-          ("mixtral-8x22b", "awq", 1), ("glm-4.5", "awq", 4), ("deepseek-v2", "awq", 2), ("deepseek-v3", "awq", 4),
-          ("kimi-k2", "awq", 2), ("deepseek-v3", "fp8", 4), ("glm-4.5", "ct4", 4), ("mixtral-8x7b", "plain", 1),
-          ("qwen3-235b-a22b", "gptq-act-order", 1), ("qwen2-57b-a14b", "w8a8", 1),
+MODELS = [("qwen3-8b", "awq", 2), ("qwen3-32b", "awq", 1), ("qwen3-235b-a22b", "awq", 1),
+          ("qwen2-57b-a14b", "awq", 1), ("mixtral-8x22b", "awq", 1), ("glm-4.5", "awq", 4), ("deepseek-v2", "awq", 2),
+          ("deepseek-v3", "awq", 4), ("kimi-k2", "awq", 2), ("deepseek-v3", "fp8", 4), ("glm-4.5", "ct4", 4),
+          ("mixtral-8x7b", "plain", 1), ("qwen3-235b-a22b", "gptq-act-order", 1), ("qwen2-57b-a14b", "w8a8", 1),
           ("qwen3.5-27b", "awq", 4, FEW_WORDS), ("qwen3.5-35b-a3b", "awq", 4, FEW_WORDS),
           ("nemotron-3-nano", "awq", 3, MAMBA_EXPERTS_ATTENTION, 64), ("gpt-oss-120b", "mxfp4", 2, FEW_WORDS),
           ("gemma-4-31b", "awq", 2, GEMMA), ("gemma-4-26b-a4b", "awq", 2, GEMMA, 64),

@@ -9,9 +9,10 @@
 
 /* A variant of the target. 0: no restriction. */
 typedef struct cuda_restriction {
-  bool lacks_wgmma;          /* GEMMs and prefill by mma.sync, as on GPUs before 9.0 */
-  int32_t shared_kib;        /* of a thread block, for attention: 163 on GPUs of 8.0, 99 on those of 8.6 */
-  int32_t n_multiprocessors; /* for GEMMs: with few, each of their thread blocks has several output tiles */
+  bool lacks_wgmma;   /* GEMMs and prefill by mma.sync, as on GPUs before 9.0 */
+  int32_t shared_kib; /* of a thread block, for attention: 163 on GPUs of 8.0, 99 on those of 8.6 */
+  /* For GEMMs and the layers of a decode step: with few, each of their thread blocks has several output tiles. */
+  int32_t n_multiprocessors;
 } cuda_restriction;
 
 /* The device was created for the GPU's own path: the second init of GEMMs allows the kernels of mma.sync their dynamic
@@ -36,6 +37,7 @@ static inline yk_status cuda_restricted_create(const void *variant, yk_dtype dty
 static const cuda_restriction no_wgmma = {.lacks_wgmma = true};
 static const cuda_restriction shared_memory_163 = {.shared_kib = 163}, shared_memory_99 = {.shared_kib = 99};
 static const cuda_restriction few_multiprocessors = {.n_multiprocessors = 10};
+static const cuda_restriction half_of_multiprocessors = {.n_multiprocessors = 66}; /* of an H200 */
 
 #define CUDA_RESTRICTED(restriction)                                                                                   \
   {                                                                                                                    \
@@ -51,7 +53,8 @@ enum { N_CUDA_PATHS = sizeof cuda_paths / sizeof *cuda_paths };
 static inline const op_target *cuda_target_of(int argc, char **argv)
 {
   static const op_target restricted[] = {CUDA_RESTRICTED(no_wgmma), CUDA_RESTRICTED(shared_memory_163),
-                                         CUDA_RESTRICTED(shared_memory_99), CUDA_RESTRICTED(few_multiprocessors)};
+                                         CUDA_RESTRICTED(shared_memory_99), CUDA_RESTRICTED(few_multiprocessors),
+                                         CUDA_RESTRICTED(half_of_multiprocessors)};
   if (argc < 2) return &cuda_target;
   for (size_t i = 0; i < sizeof restricted / sizeof *restricted; i++)
     if (strcmp(argv[1], restricted[i].name) == 0) return &restricted[i];
