@@ -149,6 +149,17 @@ def fused_norms(results):
             link(name, found["commit"]), f"one H200, {rates(1)}; two, {rates(2)}; prefill at 64 {prefill}"]
 
 
+def single_row(results):
+    name = "bench_single_row_h200.json"
+    found = results.measured(name)
+    apart, parts = found["separate_kernels"], found["time_us"]
+    return ["the same at batch 1, with all layers in one kernel", link(name, found["commit"]),
+            f"{found['decode_throughput']:.1f} tokens/s, {found['output_throughput']:.1f} with prefill (separate "
+            f"kernels in the same run: {apart['decode_throughput']:.1f} and {apart['output_throughput']:.1f}); of a "
+            f"step of {number(parts['step'])} us the layers take {number(parts['decode_layers'])}, lm_head "
+            f"{parts['lm_head']:.1f}"]
+
+
 def constraints(results):
     name = "constraints_h200.json"
     found = results.measured(name)
@@ -182,9 +193,9 @@ def one_row(*rows):
 def add_single_figures(page, results):
     page.section("Single figures", "One H200 unless the row says otherwise; the files have the commands.")
     page.table(["what", "state", "result"], [
-        one_row(large_batch(results), fused_norms(results)), shared_prefix(results), processes(results),
-        gpt_oss(results), long_prompt(results),
-        adapters(results), one_row(batch_invariant(results), constraints(results)),
+        one_row(large_batch(results), fused_norms(results), single_row(results)), shared_prefix(results),
+        processes(results), gpt_oss(results), long_prompt(results), adapters(results),
+        one_row(batch_invariant(results), constraints(results)),
         one_row(soak(results, "soak_server_h200_x2.json", "two H200s"),
                 soak(results, "soak_server_cpu.json", "two CPU ranks, 2 processors that other programs use")),
         host_work(results), machine_row(results), models.cache_accuracy(results),
