@@ -1,5 +1,6 @@
 /* decode_layers.h - all layers of a dense model with grouped-query attention as one operation, for a decode step of one
- * row on a single rank.
+ * row. Several ranks run the operation together: each has its share of heads and FFN channels, and the results of o and
+ * down are the sums of all ranks' results, added in rank order in float32.
  *
  * For each layer, in this order, with rms_norm, qk_rope_kv and attention as in device.h and linear layers as in
  * linear.h:
@@ -36,7 +37,13 @@ typedef struct yk_decode_layer {
   yk_kv_layer kv;
 } yk_decode_layer;
 
+enum {
+  YK_DECODE_MOST_RANKS = 8,
+  YK_DECODE_N_TRAITS = 4 /* of a prepared form: not negative, defined by the device */
+};
+
 typedef struct yk_decode_layers_spec {
+  int32_t rank, n_ranks;         /* of the group; 1: the operation needs no yk_decode_peers */
   const yk_decode_layer *layers; /* [n_layers]; not read after create */
   int32_t n_layers;
   int32_t hidden;
@@ -47,6 +54,12 @@ typedef struct yk_decode_layers_spec {
   const float *rope;        /* f32 device [n_positions, 2, head_dim / 2], cos then sin */
   const void *final_norm_w; /* act [hidden], or NULL: y is not written */
 } yk_decode_layers_spec;
+
+/* The memory through which ranks exchange results. */
+typedef struct yk_decode_peers {
+  void *exchange[YK_DECODE_MOST_RANKS]; /* of each rank (decode_layers_exchange), as this rank's device addresses it */
+  const volatile int32_t *is_aborted;   /* readable by the device: not 0 once the group is aborted */
+} yk_decode_peers;
 
 /* residual act [hidden], in place; y act [hidden]. The row is that of batch, which has one row of one sequence. */
 typedef struct yk_decode_layers_args {

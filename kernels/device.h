@@ -426,9 +426,14 @@ typedef struct yk_device_ops {
    * waits for the stream.
    * takes: whether run takes a step. Reads the counts of the batch and whether adapters is NULL, but no device data:
    * the answer for a recorded step holds for every step that the graph repeats.
-   * run: only of a batch that takes has accepted. May be recorded in a graph. */
+   * run: only of a batch that takes has accepted. May be recorded in a graph.
+   * exchange: this rank's memory of yk_decode_peers, an allocation, and the traits, which must be equal on all ranks of
+   * the group. connect: once, before the first run; until then takes is false with several ranks. The memories are
+   * used until every rank's last run has ended. */
   yk_status (*decode_layers_create)(yk_device *dev, const yk_decode_layers_spec *spec, yk_decode_layers **out,
                                     yk_err *err);
+  void *(*decode_layers_exchange)(yk_device *dev, yk_decode_layers *layers, int32_t traits[YK_DECODE_N_TRAITS]);
+  void (*decode_layers_connect)(yk_device *dev, yk_decode_layers *layers, const yk_decode_peers *peers);
   bool (*decode_layers_takes)(yk_device *dev, const yk_decode_layers *layers, const yk_batch *batch);
   yk_status (*decode_layers_run)(yk_device *dev, const yk_decode_layers *layers, const yk_decode_layers_args *args,
                                  yk_err *err);

@@ -50,12 +50,16 @@ typedef struct yk_comm_ops {
   /* Copies rank r's data (host memory, n_bytes, equal on all ranks) to all + r * n_bytes on rank 0. Rank 0 waits for
    * the other ranks; they do not wait for rank 0, and their `all` is not used. Host-side: waits for no device. */
   yk_status (*gather_host)(yk_comm *comm, const void *data, size_t n_bytes, void *all, yk_err *err);
-  /* Opens memory of rank 0's device to every rank: *opened is the address at which operations of this rank's device
-   * write to it, or NULL on all ranks if some device cannot access rank 0's memory. memory: rank 0's, NULL elsewhere.
-   * Host-side; returns once rank 0 has called it. */
-  yk_status (*open_memory)(yk_comm *comm, void *memory, void **opened, yk_err *err);
+  /* Opens memory of every rank's device to every rank. memory: an allocation of this rank's, or NULL. opened [n_ranks]:
+   * the address at which operations of this rank's device access each rank's memory; NULL on all ranks if that rank
+   * gave NULL or some device cannot access its memory. Host-side; returns once every rank has called it. */
+  yk_status (*open_memories)(yk_comm *comm, void *memory, void **opened, yk_err *err);
+  /* For kernels of all ranks that wait for each other: a number that this rank's device can read, not 0 once the group
+   * is aborted. Such kernels must then end; their rank's next wait for its device fails. NULL, like the operation in
+   * communicators without it, if there is none or if such kernels may not run: ranks share a GPU. */
+  const volatile int32_t *(*abort_flag)(const yk_comm *comm);
   /* A one-sided gather: rank 0's later operations see the data that every rank's earlier operations have written to the
-   * opened memory of rank 0. NULL if open_memory opens none. */
+   * opened memory of rank 0. NULL if open_memories opens none. */
   yk_status (*await_writes)(yk_comm *comm, yk_err *err);
   /* Returns once every rank has called it. Host-side. */
   yk_status (*barrier)(yk_comm *comm, yk_err *err);

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "kernels/cuda/cuda_device.h"
@@ -28,9 +29,9 @@ typedef struct auto_comm {
   yk_comm local;        /* p2p as a communicator, for levels */
   yk_levels levels;     /* `between` NULL: all ranks are on one host, or reductions have one level */
   yk_stage_end *stages; /* NULL with one stage */
-  bool has_nccl;        /* false: slots and host memory carry all data */
+  bool has_nccl;        /* false: ranks share a GPU; slots and host memory carry all data */
   bool is_divided;      /* other processes have ranks */
-  bool has_rank_0;      /* rank 0 of the group is of this process */
+  yk_range local_ranks; /* of the group, in this process */
   struct CUstream_st *stream;
   int64_t row_bytes; /* row size of an all_reduce_add_norm */
 } auto_comm;
@@ -253,7 +254,7 @@ static yk_status auto_gather_host(yk_comm *base, const void *data, size_t n_byte
   return comm->nccl->ops->gather_host(comm->nccl, data, n_bytes, all, err);
 }
 
-/* Memory of rank 0, as sent to the other ranks; in rank 0's process the address is valid on all GPUs. */
+/* A rank's memory, as sent to the other ranks; in its own process the address is valid on all GPUs. */
 typedef struct shared_memory {
   void *address;
   yk_p2p_handle handle;
@@ -263,29 +264,43 @@ typedef struct shared_memory {
 static shared_memory describe_memory(const auto_comm *comm, void *memory)
 {
   shared_memory m = {.address = memory};
-  m.is_exported = memory && comm->is_divided && comm->base.rank == 0 &&
-                  yk_p2p_export_memory(comm->p2p, memory, &m.handle, NULL) == YK_OK;
+  m.is_exported = memory && comm->is_divided && yk_p2p_export_memory(comm->p2p, memory, &m.handle, NULL) == YK_OK;
   return m;
 }
 
-static yk_status auto_open_memory(yk_comm *base, void *memory, void **opened, yk_err *err)
+/* The address at which this rank's device reaches the memory of rank `owner`, or NULL. */
+static void *open_shared(const auto_comm *comm, int owner, const shared_memory *memory)
+{
+  void *opened = NULL;
+  if (owner >= comm->local_ranks.begin && owner < comm->local_ranks.end) return memory->address;
+  if (memory->is_exported) yk_p2p_open_memory(comm->p2p, &memory->handle, &opened, NULL);
+  return opened;
+}
+
+static yk_status auto_open_memories(yk_comm *base, void *memory, void **opened, yk_err *err)
 {
   auto_comm *comm = (auto_comm *)base;
   shared_memory all[YK_P2P_MAX_RANKS];
-  bool has_opened[YK_P2P_MAX_RANKS];
-  *opened = NULL;
+  bool mine[YK_P2P_MAX_RANKS] = {0}, of_ranks[YK_P2P_MAX_RANKS][YK_P2P_MAX_RANKS]; /* whether a memory is open */
+  memset(opened, 0, (size_t)base->n_ranks * sizeof *opened);
   if (!comm->p2p || has_levels(comm)) return comm->nccl->ops->barrier(comm->nccl, err);
-  const shared_memory mine = describe_memory(comm, memory);
-  YK_TRY(yk_comm_nccl_share_host(comm->nccl, &mine, sizeof mine, all, err));
-  if (comm->has_rank_0)
-    *opened = all[0].address;
-  else if (all[0].is_exported)
-    yk_p2p_open_memory(comm->p2p, &all[0].handle, opened, NULL);
-  const bool is_open = *opened != NULL;
-  YK_TRY(yk_comm_nccl_share_host(comm->nccl, &is_open, sizeof is_open, has_opened, err));
-  for (int rank = 0; rank < base->n_ranks; rank++)
-    if (!has_opened[rank]) *opened = NULL;
+  const shared_memory own = describe_memory(comm, memory);
+  YK_TRY(yk_comm_nccl_share_host(comm->nccl, &own, sizeof own, all, err));
+  for (int owner = 0; owner < base->n_ranks; owner++) {
+    opened[owner] = open_shared(comm, owner, &all[owner]);
+    mine[owner] = opened[owner] != NULL;
+  }
+  YK_TRY(yk_comm_nccl_share_host(comm->nccl, mine, sizeof mine, of_ranks, err));
+  for (int owner = 0; owner < base->n_ranks; owner++)
+    for (int rank = 0; rank < base->n_ranks; rank++)
+      if (!of_ranks[rank][owner]) opened[owner] = NULL;
   return YK_OK;
+}
+
+static const volatile int32_t *auto_abort_flag(const yk_comm *base)
+{
+  const auto_comm *comm = (const auto_comm *)base;
+  return comm->p2p && comm->has_nccl && !has_levels(comm) ? yk_p2p_abort_flag(comm->p2p) : NULL;
 }
 
 static yk_status auto_barrier(yk_comm *base, yk_err *err)
@@ -484,26 +499,28 @@ static auto_comm *end_of(const parts *p, int i, const yk_comm_auto_options *opti
                                   .all_reduce_i32 = auto_all_reduce_i32,
                                   .gather = auto_gather,
                                   .gather_host = auto_gather_host,
-                                  .open_memory = auto_open_memory,
+                                  .open_memories = auto_open_memories,
+                                  .abort_flag = auto_abort_flag,
                                   .await_writes = auto_await_writes,
                                   .barrier = auto_barrier,
                                   .send_next = auto_send_next,
                                   .receive_previous = auto_receive_previous,
                                   .abort = auto_abort};
-  const int rank = p->world->first_rank + i;
+  const int rank_0 = p->world->first_rank + i - p->nccl[i]->rank; /* of the group, in the world */
   auto_comm *end = calloc(1, sizeof *end);
   if (!end) return NULL;
-  *end = (auto_comm){.base = *p->nccl[i],
-                     .nccl = p->nccl[i],
-                     .messages = p->messages[i],
-                     .between = p->between[i],
-                     .p2p = p->p2p[i],
-                     .stages = p->stages[i],
-                     .has_nccl = p->has_nccl || p->nccl[i]->n_ranks == 1,
-                     .is_divided = !yk_world_is_whole(p->world),
-                     .has_rank_0 = yk_world_is_local(p->world, rank - p->nccl[i]->rank),
-                     .stream = yk_cuda_device_stream(p->devs[i]),
-                     .row_bytes = options->hidden * (int64_t)yk_dtype_bytes(p->devs[i]->dtype)};
+  *end = (auto_comm){
+      .base = *p->nccl[i],
+      .nccl = p->nccl[i],
+      .messages = p->messages[i],
+      .between = p->between[i],
+      .p2p = p->p2p[i],
+      .stages = p->stages[i],
+      .has_nccl = p->has_nccl || p->nccl[i]->n_ranks == 1,
+      .is_divided = !yk_world_is_whole(p->world),
+      .local_ranks = {yk_max_i64(p->world->first_rank - rank_0, 0), p->world->first_rank + p->world->n_local - rank_0},
+      .stream = yk_cuda_device_stream(p->devs[i]),
+      .row_bytes = options->hidden * (int64_t)yk_dtype_bytes(p->devs[i]->dtype)};
   end->base.ops = &ops;
   if (end_has_levels(p, i)) set_levels(p, i, end);
   return end;

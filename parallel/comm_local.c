@@ -37,6 +37,7 @@ typedef struct group {
   yk_host_gather *host_gather;
   yk_mailbox inboxes[YK_MAX_RANKS]; /* [n_ranks] messages of the previous stage */
   const void *published[YK_MAX_RANKS];
+  void *memories[YK_MAX_RANKS]; /* of open_memories */
   /* Published arguments: each rank's own, which a peer may read after an abort has made the rank return, and those made
    * for ranks of other processes. */
   yk_all_reduce_add_norm_args copies[YK_MAX_RANKS];
@@ -437,12 +438,15 @@ static yk_status local_gather_host(yk_comm *comm, const void *data, size_t n_byt
 }
 
 /* All devices of a process use the same memory. */
-static yk_status local_open_memory(yk_comm *comm, void *memory, void **opened, yk_err *err)
+static yk_status local_open_memories(yk_comm *comm, void *memory, void **opened, yk_err *err)
 {
-  *opened = NULL;
-  if (group_of(comm)->remote) return YK_OK;
-  YK_TRY(publish_and_wait(comm, memory, NULL, NULL, err));
-  *opened = (void *)(uintptr_t)group_of(comm)->published[0];
+  group *g = group_of(comm);
+  const size_t n_bytes = (size_t)comm->n_ranks * sizeof *opened;
+  memset(opened, 0, n_bytes);
+  if (g->remote) return YK_OK;
+  g->memories[comm->rank] = memory;
+  YK_TRY(publish_and_wait(comm, NULL, NULL, NULL, err));
+  memcpy(opened, g->memories, n_bytes);
   return publish_and_wait(comm, NULL, NULL, NULL, err);
 }
 
@@ -549,7 +553,7 @@ static yk_status create_end(const yk_world *world, group *const *groups, int ran
                                   .all_reduce_i32 = local_all_reduce_i32,
                                   .gather = local_gather,
                                   .gather_host = local_gather_host,
-                                  .open_memory = local_open_memory,
+                                  .open_memories = local_open_memories,
                                   .await_writes = local_await_writes,
                                   .barrier = local_barrier,
                                   .send_next = local_send_next,

@@ -297,10 +297,10 @@ yk_status yk_comm_nccl_share_host(yk_comm *base, const void *data, size_t n_byte
 }
 
 /* NCCL alone gives no access to a peer's memory. */
-static yk_status nccl_open_memory(yk_comm *base, void *memory, void **opened, yk_err *err)
+static yk_status nccl_open_memories(yk_comm *base, void *memory, void **opened, yk_err *err)
 {
   (void)memory;
-  *opened = NULL;
+  memset(opened, 0, (size_t)base->n_ranks * sizeof *opened);
   return enter((nccl_comm *)base, err);
 }
 
@@ -532,7 +532,7 @@ yk_status yk_comm_nccl_create(const yk_world *world, yk_nccl_use use, const yk_e
                                   .all_gather = nccl_all_gather,
                                   .gather = nccl_gather,
                                   .gather_host = nccl_gather_host,
-                                  .open_memory = nccl_open_memory,
+                                  .open_memories = nccl_open_memories,
                                   .barrier = nccl_barrier,
                                   .abort = nccl_abort};
   YK_TRY(yk_world_check(world, err));

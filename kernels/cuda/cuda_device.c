@@ -243,6 +243,8 @@ static const yk_device_ops *device_ops(void)
       .mixture_forward = yk_cuda_mixture_forward,
       .partial_complete = yk_cuda_partial_complete,
       .decode_layers_create = yk_cuda_decode_layers_create,
+      .decode_layers_exchange = yk_cuda_decode_layers_exchange,
+      .decode_layers_connect = yk_cuda_decode_layers_connect,
       .decode_layers_takes = yk_cuda_decode_layers_takes,
       .decode_layers_run = yk_cuda_decode_layers_run,
       .decode_layers_destroy = yk_cuda_decode_layers_destroy,

@@ -27,8 +27,9 @@ struct yk_p2p {
   int rank;
   /* [n_ranks] every rank's memory, at the address at which this rank's device reaches it */
   char *memory[YK_P2P_MAX_RANKS];
-  slots whole, first, second; /* in it */
-  void *opened;               /* yk_p2p_open_memory */
+  slots whole, first, second;      /* in it */
+  void *opened[YK_P2P_MAX_OPENED]; /* [n_opened] yk_p2p_open_memory */
+  int n_opened;
 };
 
 static bool is_local(const p2p_group *g, int rank)
@@ -242,9 +243,11 @@ static yk_status open_handle(const yk_p2p *end, const yk_p2p_handle *handle, voi
 
 extern "C" yk_status yk_p2p_open_memory(yk_p2p *end, const yk_p2p_handle *handle, void **opened, yk_err *err)
 {
-  if (end->opened) return yk_err_set(err, YK_E_INVAL, "peer-to-peer all-reduce: other memory is open");
-  YK_TRY(open_handle(end, handle, &end->opened, err));
-  *opened = end->opened;
+  if (end->n_opened == YK_P2P_MAX_OPENED)
+    return yk_err_set(err, YK_E_INVAL, "peer-to-peer all-reduce: memories: expected at most %d, found more",
+                      static_cast<int>(YK_P2P_MAX_OPENED));
+  YK_TRY(open_handle(end, handle, opened, err));
+  end->opened[end->n_opened++] = *opened;
   return YK_OK;
 }
 
@@ -266,7 +269,7 @@ static void close_opened(const yk_p2p *end)
   cudaSetDevice(device_of(end));
   for (int r = 0; r < end->group->n_ranks; r++)
     if (!is_local(end->group, r) && end->memory[r]) cudaIpcCloseMemHandle(end->memory[r]);
-  if (end->opened) cudaIpcCloseMemHandle(end->opened);
+  for (int i = 0; i < end->n_opened; i++) cudaIpcCloseMemHandle(end->opened[i]);
   cudaGetLastError();
   cudaSetDevice(current);
 }
@@ -299,6 +302,12 @@ extern "C" yk_status yk_p2p_check(const yk_p2p *end, yk_err *err)
   if (g->flags->rank[end->rank].failed != 0 || g->flags->rank[end->rank].aborted)
     return yk_err_set(err, YK_E_COMM, "communication was aborted because another rank failed");
   return YK_OK;
+}
+
+/* Pinned memory has one address on the host and on all devices. */
+extern "C" const volatile int32_t *yk_p2p_abort_flag(const yk_p2p *end)
+{
+  return &end->group->flags->rank[end->rank].aborted;
 }
 
 extern "C" void yk_p2p_give_up(yk_p2p *end)

@@ -93,7 +93,8 @@ yk_status yk_p2p_export(const yk_p2p *end, yk_p2p_handle *out, yk_err *err);
 yk_status yk_p2p_connect(yk_p2p *end, const yk_p2p_handle *handles, yk_err *err);
 
 /* yk_p2p_export_memory, yk_p2p_open_memory - the same for other memory: an allocation of the end's device, given by its
- *   first byte. An end opens one allocation, until it is destroyed. */
+ *   first byte. An end opens up to YK_P2P_MAX_OPENED allocations, until it is destroyed. */
+enum { YK_P2P_MAX_OPENED = 2 * YK_P2P_MAX_RANKS };
 yk_status yk_p2p_export_memory(const yk_p2p *end, void *memory, yk_p2p_handle *out, yk_err *err);
 yk_status yk_p2p_open_memory(yk_p2p *end, const yk_p2p_handle *handle, void **opened, yk_err *err);
 
@@ -133,6 +134,9 @@ yk_status yk_p2p_await_writes(yk_p2p *end, struct CUstream_st *stream, yk_err *e
 /* yk_p2p_check - returns YK_OK, or YK_E_COMM: the missing rank (in err->rank too), from every end of this process once
  *   one end has found the missing rank; or YK_E_COMM if this end was aborted. Never blocks. Thread: any. */
 yk_status yk_p2p_check(const yk_p2p *end, yk_err *err);
+
+/* yk_p2p_abort_flag - readable by the end's device: not 0 once yk_p2p_check reports an abort of this end. */
+const volatile int32_t *yk_p2p_abort_flag(const yk_p2p *end);
 
 /* yk_p2p_abort - ends waiting and later kernels of this process's ranks soon, without a result. Never blocks. Thread:
  *   any. */

@@ -409,13 +409,22 @@ static yk_status copy(const yk_sublayer *a, yk_device *dev, const yk_step_copy *
   return dev->ops->copy(dev, v + c->to_block * n, v + c->from_block * n, (size_t)n, err);
 }
 
+/* Whether query head h of the rank reads KV head h / (n_q_heads / n_kv_heads) of the rank. */
+static bool has_equal_groups(const yk_head_layout *heads)
+{
+  if (heads->n_kv_heads < 1 || heads->n_q_heads < 1) return false;
+  if (heads->n_kv_heads == 1) return true;
+  return heads->n_q_heads == heads->n_kv_heads * heads->q_per_kv &&
+         heads->q_head_first == heads->kv_head_first * heads->q_per_kv;
+}
+
 static bool describe(const yk_sublayer *a, yk_decode_layer *layer, yk_decode_layers_spec *spec)
 {
   const yk_head_layout *heads = &a->heads;
   if (heads->has_gates || heads->kv_columns != YK_KV_COLUMNS_BOTH || a->kv.format != YK_KV_ACT) return false;
   if (a->row_norms.is_used || a->norms_follow || a->norms_values || a->is_unrotated) return false;
   if (a->sinks || a->growth.beta != 0 || a->window_tokens > 0) return false;
-  if (a->is_invariant || a->o.in_steps || a->o.in_tree) return false;
+  if (a->is_invariant || a->o.in_steps || a->o.in_tree || !has_equal_groups(heads)) return false;
   layer->qkv = a->qkv;
   layer->o = a->o.linear;
   layer->q_norm_w = a->q_norm_w;

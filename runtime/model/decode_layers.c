@@ -1,13 +1,16 @@
 #include "model/decode_layers.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "model/model_parts.h"
 
 /* The members that do not depend on a layer. */
 static yk_decode_layers_spec shared_of(const yk_model *m)
 {
-  return (yk_decode_layers_spec){.n_layers = m->n_layers,
+  return (yk_decode_layers_spec){.rank = m->comm->rank,
+                                 .n_ranks = m->comm->n_ranks,
+                                 .n_layers = m->n_layers,
                                  .hidden = m->hidden,
                                  .norm_eps = m->eps,
                                  .alpha = m->residual_scale,
@@ -46,16 +49,71 @@ static bool describe_all(const yk_model *m, yk_decode_layer *layers, yk_decode_l
   return true;
 }
 
+/* Whether the communicator supports kernels of all ranks that wait for each other. */
+static bool can_connect(const yk_model *m)
+{
+  const yk_comm_ops *ops = m->comm->ops;
+  return m->comm->n_ranks == 1 || (ops->abort_flag && ops->abort_flag(m->comm));
+}
+
 yk_status yk_decode_layers_load(yk_model *m, int32_t n_adapters, yk_err *err)
 {
   const yk_device_ops *ops = m->dev->ops;
   yk_decode_layers_spec spec;
-  if (!ops->decode_layers_create || m->comm->n_ranks > 1 || n_adapters > 0) return YK_OK;
+  if (!ops->decode_layers_create || n_adapters > 0 || !can_connect(m)) return YK_OK;
   yk_decode_layer *layers = calloc((size_t)m->n_layers, sizeof *layers);
   if (!layers) return yk_err_set(err, YK_E_NOMEM, "no memory for the description of %d layers", m->n_layers);
   yk_status status = describe_all(m, layers, &spec) ? ops->decode_layers_create(m->dev, &spec, &m->decode, err) : YK_OK;
   free(layers);
   return status;
+}
+
+/* Whether the traits are equal on all ranks: their maximum and their minimum then are. */
+static yk_status compare_traits(yk_model *m, const int32_t *traits, bool *are_equal, yk_err *err)
+{
+  int32_t values[2 * YK_DECODE_N_TRAITS];
+  for (int i = 0; i < YK_DECODE_N_TRAITS; i++) {
+    values[2 * i] = traits[i];
+    values[2 * i + 1] = -traits[i];
+  }
+  YK_TRY(m->dev->ops->upload(m->dev, m->act.partial, values, sizeof values, err));
+  YK_TRY(m->comm->ops->all_reduce_i32(m->comm, m->act.partial, 2 * YK_DECODE_N_TRAITS, YK_REDUCE_MAX, err));
+  YK_TRY(m->dev->ops->download(m->dev, values, m->act.partial, sizeof values, err));
+  *are_equal = true;
+  for (int i = 0; i < YK_DECODE_N_TRAITS; i++) *are_equal = *are_equal && values[2 * i] == -values[2 * i + 1];
+  return YK_OK;
+}
+
+/* *is_whole, equal on all ranks: whether all ranks' kernels can run together, with *peers. */
+static yk_status find_peers(yk_model *m, yk_decode_peers *peers, bool *is_whole, yk_err *err)
+{
+  const yk_comm *comm = m->comm;
+  int32_t traits[YK_DECODE_N_TRAITS] = {0};
+  void *opened[YK_MAX_RANKS] = {0}, *own = NULL;
+  *peers = (yk_decode_peers){.is_aborted = comm->ops->abort_flag(comm)};
+  if (m->decode) own = m->dev->ops->decode_layers_exchange(m->dev, m->decode, traits);
+  *is_whole = false;
+  YK_TRY(comm->ops->open_memories(m->comm, own, opened, err));
+  for (int rank = 0; rank < comm->n_ranks; rank++)
+    if (!opened[rank]) return YK_OK;
+  memcpy(peers->exchange, opened, sizeof peers->exchange);
+  return compare_traits(m, traits, is_whole, err);
+}
+
+yk_status yk_decode_layers_connect(yk_model *m, yk_err *err)
+{
+  yk_decode_peers peers;
+  bool is_whole;
+  if (!m->dev->ops->decode_layers_create || m->comm->n_ranks == 1 || !can_connect(m)) return YK_OK;
+  YK_RUN(&m->operations, UNTIMED, YK_OUTSIDE_LAYERS, "connection of decode layers",
+         find_peers(m, &peers, &is_whole, err));
+  if (is_whole) {
+    m->dev->ops->decode_layers_connect(m->dev, m->decode, &peers);
+    return YK_OK;
+  }
+  yk_decode_layers_unload(m);
+  m->decode = NULL;
+  return YK_OK;
 }
 
 void yk_decode_layers_unload(yk_model *m)

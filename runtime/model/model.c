@@ -132,6 +132,18 @@ static yk_embed_args embedding_of(const yk_model *m, const yk_batch *batch, void
                          .scale = m->embed_scale};
 }
 
+static const char *const after_embedding = "all-reduce after embedding";
+
+/* rows = the tokens' embeddings, summed over ranks. */
+static yk_status add_embeddings(yk_model *m, const yk_batch *batch, void *rows, yk_err *err)
+{
+  const int64_t count = (int64_t)batch->n_tokens * m->hidden;
+  if (m->comm->n_ranks == 1) return YK_OK;
+  RUN(m, ALL_REDUCE, YK_OUTSIDE_LAYERS, after_embedding,
+      m->comm->ops->all_reduce(m->comm, rows, count, m->dev->dtype, err));
+  return YK_OK;
+}
+
 /* residual = the tokens' embeddings, summed over ranks by the pending norm or by the all-reduce. One rank holds a row
  * of the embedding; the others contribute zeros. The sum is therefore exact and the same for any number of ranks (a
  * negative zero becomes plus zero, with one rank too). */
@@ -139,13 +151,10 @@ static yk_status embed(yk_model *m, yk_sublayer_step *s, void *residual, yk_err 
 {
   yk_embed_args args = embedding_of(m, s->batch, s->y.rows);
   args.cleared = residual;
-  const addition after = {
-      .name = "all-reduce after embedding", .residual = residual, .alpha = 1, .norm = &m->layers[0].input_norm};
+  const addition after = {.name = after_embedding, .residual = residual, .alpha = 1, .norm = &m->layers[0].input_norm};
   RUN(m, OTHER, YK_OUTSIDE_LAYERS, "embedding", m->dev->ops->embed(m->dev, &args, err));
   if (m->batch_invariant && m->comm->n_ranks > 1) {
-    const int64_t count = (int64_t)s->batch->n_tokens * m->hidden;
-    RUN(m, ALL_REDUCE, YK_OUTSIDE_LAYERS, after.name,
-        m->comm->ops->all_reduce(m->comm, s->y.rows, count, m->dev->dtype, err));
+    YK_TRY(add_embeddings(m, s->batch, s->y.rows, err));
     s->complete = s->y.rows; /* the norm is then the one of a single rank */
   }
   return reduce(m, s, &after, err);
@@ -360,12 +369,15 @@ static yk_status begin_layers(yk_model *m, yk_sublayer_step *s, yk_err *err)
   return m->is_first_stage ? YK_OK : enter_stage(m, s, err);
 }
 
-/* The layers as one operation of the device. The stage has one rank, so that its embedding is the whole residual. */
+/* The layers as one operation of the device. */
 static yk_status run_decode_layers(yk_model *m, const yk_batch *batch, yk_err *err)
 {
-  const yk_embed_args embedding = embedding_of(m, batch, m->act.residual);
   const yk_decode_layers_args args = {.residual = m->act.residual, .y = m->act.normed, .batch = batch};
-  if (m->is_first_stage) RUN(m, OTHER, YK_OUTSIDE_LAYERS, "embedding", m->dev->ops->embed(m->dev, &embedding, err));
+  if (m->is_first_stage) {
+    const yk_embed_args embedding = embedding_of(m, batch, m->act.residual);
+    RUN(m, OTHER, YK_OUTSIDE_LAYERS, "embedding", m->dev->ops->embed(m->dev, &embedding, err));
+    YK_TRY(add_embeddings(m, batch, m->act.residual, err));
+  }
   RUN(m, DECODE_LAYERS, YK_OUTSIDE_LAYERS, "decode layers",
       m->dev->ops->decode_layers_run(m->dev, m->decode, &args, err));
   return YK_OK;
@@ -490,15 +502,6 @@ yk_status yk_model_read_expert_rows(yk_model *m, int64_t *rows, yk_err *err)
 yk_status yk_model_adapt(yk_model *m, const yk_adapter *adapter, int32_t number, yk_err *err)
 {
   return yk_adapted_set(&m->adapted, m->dev, m->family, adapter, number, err);
-}
-
-yk_status yk_model_connect(yk_model *m, yk_err *err)
-{
-  void *opened = NULL, *own = m->comm->rank == 0 ? m->act.logits : NULL;
-  if (m->comm->n_ranks == 1 || !m->is_last_stage) return YK_OK;
-  RUN(m, UNTIMED, YK_OUTSIDE_LAYERS, "connection of logits", m->comm->ops->open_memory(m->comm, own, &opened, err));
-  m->rank_0_logits = opened;
-  return YK_OK;
 }
 
 void yk_model_stop(yk_model *model)

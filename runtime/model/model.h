@@ -34,8 +34,8 @@ yk_status yk_model_create(const yk_checkpoint *checkpoint, const yk_model_limits
 void yk_model_destroy(yk_model *model);
 
 /* yk_model_connect - let a rank of the last stage write its share of the logits directly into the buffer of the rank
- *   that samples, if its device can reach that memory; otherwise logits are gathered. Every rank calls this function
- *   once, between the creation of its model and its first step.
+ *   that samples, if its device can reach that memory; otherwise logits are gathered. Connects the ranks' decode layers
+ *   (decode_layers.h). Every rank calls this function once, between the creation of its model and its first step.
  *   Errors: those of the communicator. Thread: the rank's own. */
 yk_status yk_model_connect(yk_model *model, yk_err *err);
 

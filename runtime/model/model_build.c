@@ -396,3 +396,19 @@ void yk_model_destroy(yk_model *model)
   yk_step_profile_destroy(&model->profile);
   free(model);
 }
+
+static yk_status connect_logits(yk_model *m, yk_err *err)
+{
+  void *opened[YK_MAX_RANKS] = {0}, *own = m->comm->rank == 0 ? m->act.logits : NULL;
+  if (m->comm->n_ranks == 1 || !m->is_last_stage) return YK_OK;
+  YK_RUN(&m->operations, UNTIMED, YK_OUTSIDE_LAYERS, "connection of logits",
+         m->comm->ops->open_memories(m->comm, own, opened, err));
+  m->rank_0_logits = opened[0];
+  return YK_OK;
+}
+
+yk_status yk_model_connect(yk_model *m, yk_err *err)
+{
+  YK_TRY(connect_logits(m, err));
+  return yk_decode_layers_connect(m, err);
+}

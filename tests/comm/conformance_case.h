@@ -62,6 +62,7 @@ void combining_all_reduce_body(rank_case *c);
 void combining_with_gain_body(rank_case *c);
 void gather_body(rank_case *c);
 void await_writes_body(rank_case *c);
+void open_memories_body(rank_case *c);
 void gather_host_body(rank_case *c);
 void embedding_body(rank_case *c);
 void chain_body(rank_case *c);

@@ -359,9 +359,11 @@ void await_writes_body(rank_case *c)
   yk_comm *comm = c->comm;
   c->status = YK_OK;
   size_t n = (size_t)c->n_rows * (size_t)c->hidden, bytes = n * yk_dtype_bytes(c->dtype);
-  void *own = comm->rank == 0 ? case_array(c, RESIDUAL, n * (size_t)comm->n_ranks) : NULL, *opened = NULL;
-  c->status = comm->ops->open_memory(comm, own, &opened, NULL);
-  if (c->status != YK_OK || !opened || comm->n_ranks == 1) {
+  void *own = comm->rank == 0 ? case_array(c, RESIDUAL, n * (size_t)comm->n_ranks) : NULL;
+  void *opened[YK_MAX_RANKS] = {0};
+  c->status = comm->ops->open_memories(comm, own, opened, NULL);
+  for (int rank = 1; rank < comm->n_ranks; rank++) c->mismatches += opened[rank] != NULL;
+  if (c->status != YK_OK || !opened[0] || comm->n_ranks == 1) {
     if (own) dev->ops->free(dev, own);
     return;
   }
@@ -372,7 +374,7 @@ void await_writes_body(rank_case *c)
     int32_t first = time % c->n_rows;
     yk_gather_rows_args write = {NULL, source, numbers + first, c->n_rows, c->hidden};
     case_barrier(c);
-    write.y = (char *)opened + (size_t)comm->rank * bytes;
+    write.y = (char *)opened[0] + (size_t)comm->rank * bytes;
     c->status = dev->ops->gather_rows(dev, &write, NULL);
     if (c->status == YK_OK) c->status = comm->ops->await_writes(comm, NULL);
     if (comm->rank == 0) check_written(c, own, first);
@@ -382,6 +384,25 @@ void await_writes_body(rank_case *c)
   if (own) dev->ops->free(dev, own);
   dev->ops->free(dev, source);
   dev->ops->free(dev, numbers);
+}
+
+/* Every rank reads every rank's memory: all of it is open, or none. */
+void open_memories_body(rank_case *c)
+{
+  yk_device *dev = c->comm->dev;
+  const size_t n = (size_t)c->n_rows * (size_t)c->hidden;
+  void *own = case_array(c, c->comm->rank, n), *host = malloc(n * yk_dtype_bytes(c->dtype)), *opened[YK_MAX_RANKS];
+  dev->ops->sync(dev, NULL);
+  c->status = c->comm->ops->open_memories(c->comm, own, opened, NULL);
+  for (int rank = 0; rank < c->comm->n_ranks && c->status == YK_OK; rank++) {
+    c->mismatches += !opened[rank] != !opened[0];
+    if (!opened[rank]) continue;
+    c->status = dev->ops->download(dev, host, opened[rank], n * yk_dtype_bytes(c->dtype), NULL);
+    for (size_t i = 0; i < n; i++) c->mismatches += yk_dtype_load(c->dtype, host, i) != case_value(c, rank, i);
+  }
+  case_barrier(c);
+  dev->ops->free(dev, own);
+  free(host);
 }
 
 /* Several times: only rank 0 waits, so a rank may run ahead of it. */

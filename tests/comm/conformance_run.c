@@ -123,6 +123,7 @@ static void all_operations(void **state)
                     {"embedding", embedding_body, true},
                     {"gather", gather_body, false},
                     {"await_writes", await_writes_body, false},
+                    {"open_memories", open_memories_body, false},
                     {"gather_host", gather_host_body, false}};
   const whole_test *test = *state;
   const comm_fixture *fixture = test->fixture;

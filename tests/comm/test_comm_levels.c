@@ -131,10 +131,10 @@ static yk_status end_gather_host(yk_comm *base, const void *data, size_t n_bytes
   return whole->ops->gather_host(whole, data, n_bytes, all, err);
 }
 
-static yk_status end_open_memory(yk_comm *base, void *memory, void **opened, yk_err *err)
+static yk_status end_open_memories(yk_comm *base, void *memory, void **opened, yk_err *err)
 {
   yk_comm *whole = ((levels_end *)base)->whole;
-  return whole->ops->open_memory(whole, memory, opened, err);
+  return whole->ops->open_memories(whole, memory, opened, err);
 }
 
 static yk_status end_await_writes(yk_comm *base, yk_err *err)
@@ -165,7 +165,7 @@ static const yk_comm_ops end_ops = {.name = "two levels",
                                     .all_reduce_add_norm = end_add_norm,
                                     .gather = end_gather,
                                     .gather_host = end_gather_host,
-                                    .open_memory = end_open_memory,
+                                    .open_memories = end_open_memories,
                                     .await_writes = end_await_writes,
                                     .barrier = end_barrier,
                                     .abort = end_abort};

@@ -68,7 +68,7 @@ static int use_ends(yk_comm *comm, yk_device *dev)
 {
   const yk_comm_ops *ops = comm->ops;
   static int32_t found[2][1024];
-  void *data, *opened;
+  void *data, *opened[N_RANKS];
   if (yk_comm_auto_route(comm, 1) != YK_P2P_ONE_SHOT || yk_comm_auto_route(comm, 1024) != YK_P2P_TWO_SHOT) return 1;
   if (dev->ops->alloc(dev, sizeof found, &data, NULL) != YK_OK) return 2;
   for (int32_t n = 0; n < TIMES; n++) {
@@ -79,9 +79,10 @@ static int use_ends(yk_comm *comm, yk_device *dev)
     for (int32_t i = 0; i < 1024; i++)
       if (found[0][i] != 3 * (i + n)) return 6;
   }
-  if (ops->open_memory(comm, comm->rank == 0 ? data : NULL, &opened, NULL) != YK_OK || !opened) return 7;
+  if (ops->open_memories(comm, comm->rank == 0 ? data : NULL, opened, NULL) != YK_OK || !opened[0] || opened[1])
+    return 7;
   for (int32_t i = 0; i < 1024; i++) found[0][i] = 7 * i + comm->rank;
-  if (dev->ops->upload(dev, (char *)opened + comm->rank * sizeof found[0], found[0], sizeof found[0], NULL) != YK_OK)
+  if (dev->ops->upload(dev, (char *)opened[0] + comm->rank * sizeof found[0], found[0], sizeof found[0], NULL) != YK_OK)
     return 8;
   if (ops->await_writes(comm, NULL) != YK_OK) return 9;
   if (dev->ops->download(dev, found, data, sizeof found, NULL) != YK_OK) return 10;

@@ -43,6 +43,7 @@ static yk_decode_layers *prepare(decode_run *run, yk_kv_format format)
     layers[i].kv.format = format;
   }
   const yk_decode_layers_spec spec = {.layers = layers,
+                                      .n_ranks = 1,
                                       .n_layers = shape->n_layers,
                                       .hidden = shape->hidden,
                                       .n_q_heads = shape->n_q_heads,

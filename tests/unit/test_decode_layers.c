@@ -259,7 +259,74 @@ static void destroy(yk_device *dev, yk_decode_layers *layers)
   assert_ptr_equal(layers, device.made);
 }
 
-static const yk_device_ops with_operation = {.decode_layers_create = create, .decode_layers_destroy = destroy},
+/* ---- A stand-in for the communicator of two ranks, of which this is rank 1 --------------------------------------- */
+
+static struct {
+  char memory[2];          /* of the ranks */
+  bool is_opened;          /* both ranks give memory, and both devices can access it */
+  int32_t other_traits[4]; /* of rank 0 */
+  yk_decode_peers peers;
+  int n_connected;
+  volatile int32_t is_aborted;
+  yk_status status;
+} group;
+
+static void *exchange(yk_device *dev, yk_decode_layers *layers, int32_t traits[YK_DECODE_N_TRAITS])
+{
+  (void)dev;
+  assert_ptr_equal(layers, device.made);
+  for (int32_t i = 0; i < YK_DECODE_N_TRAITS; i++) traits[i] = 5 + i;
+  return &group.memory[1];
+}
+
+static void connect_peers(yk_device *dev, yk_decode_layers *layers, const yk_decode_peers *peers)
+{
+  (void)dev, (void)layers;
+  group.n_connected++;
+  group.peers = *peers;
+}
+
+static yk_status transfer(yk_device *dev, void *dst, const void *src, size_t n_bytes, yk_err *err)
+{
+  (void)dev, (void)err;
+  memcpy(dst, src, n_bytes);
+  return YK_OK;
+}
+
+static yk_status open_memories(yk_comm *comm, void *memory, void **opened, yk_err *err)
+{
+  (void)comm;
+  if (group.status != YK_OK) return yk_err_set(err, group.status, "made to fail");
+  for (int i = 0; i < 2; i++) opened[i] = group.is_opened && memory ? &group.memory[i] : NULL;
+  return YK_OK;
+}
+
+static yk_status largest(yk_comm *comm, int32_t *data, int64_t count, yk_reduction reduction, yk_err *err)
+{
+  (void)comm, (void)err;
+  assert_int_equal(reduction, YK_REDUCE_MAX);
+  for (int64_t i = 0; i < count; i++) {
+    const int32_t other = group.other_traits[i / 2] * (i % 2 ? -1 : 1);
+    if (other > data[i]) data[i] = other;
+  }
+  return YK_OK;
+}
+
+static const volatile int32_t *abort_flag(const yk_comm *comm)
+{
+  (void)comm;
+  return &group.is_aborted;
+}
+
+static const yk_comm_ops without_flag = {.open_memories = open_memories}, with_flag = {.open_memories = open_memories,
+                                                                                       .all_reduce_i32 = largest,
+                                                                                       .abort_flag = abort_flag};
+static const yk_device_ops with_operation = {.upload = transfer,
+                                             .download = transfer,
+                                             .decode_layers_create = create,
+                                             .decode_layers_exchange = exchange,
+                                             .decode_layers_connect = connect_peers,
+                                             .decode_layers_destroy = destroy},
                            without_operation = {0};
 
 /* A model of stand-ins, with distinct addresses for everything that the device gets. */
@@ -271,12 +338,12 @@ typedef struct stand_in {
   yk_sublayer attention[N_LAYERS], ffn[N_LAYERS];
   char places[N_LAYERS][6], final_norm;
   float rope;
-  int32_t n_adapters;
+  int32_t n_adapters, partial[2 * YK_DECODE_N_TRAITS];
 } stand_in;
 
 static void stand_in_make(stand_in *s)
 {
-  *s = (stand_in){.dev = {.ops = &with_operation}, .comm = {.n_ranks = 1}};
+  *s = (stand_in){.dev = {.ops = &with_operation}, .comm = {.ops = &without_flag, .n_ranks = 1}};
   s->model = (yk_model){.dev = &s->dev,
                         .comm = &s->comm,
                         .hidden = 48,
@@ -285,6 +352,7 @@ static void stand_in_make(stand_in *s)
                         .residual_scale = 0.5f,
                         .rope = &s->rope,
                         .layers = s->layers,
+                        .act = {.partial = s->partial},
                         .final_norm = {.w = &s->final_norm}};
   for (int i = 0; i < N_LAYERS; i++) {
     char *at = s->places[i];
@@ -438,6 +506,87 @@ static void other_models_run_layer_by_layer(void **state)
   }
 }
 
+/* Two ranks with equal forms and opened memories; load and connect. */
+static yk_status connect_two(stand_in *s, yk_err *err)
+{
+  s->comm = (yk_comm){.ops = &with_flag, .rank = 1, .n_ranks = 2};
+  assert_int_equal(yk_decode_layers_load(&s->model, 0, NULL), YK_OK);
+  return yk_decode_layers_connect(&s->model, err);
+}
+
+static void open_group(void)
+{
+  memset(&group, 0, sizeof group);
+  group.is_opened = true;
+  for (int32_t i = 0; i < YK_DECODE_N_TRAITS; i++) group.other_traits[i] = 5 + i;
+}
+
+static void ranks_are_connected(void **state)
+{
+  (void)state;
+  stand_in s;
+  stand_in_make(&s);
+  open_group();
+  assert_int_equal(connect_two(&s, NULL), YK_OK);
+  assert_true(device.spec.rank == 1 && device.spec.n_ranks == 2);
+  assert_int_equal(group.n_connected, 1);
+  assert_ptr_equal(group.peers.exchange[0], &group.memory[0]);
+  assert_ptr_equal(group.peers.exchange[1], &group.memory[1]);
+  assert_true(group.peers.is_aborted == &group.is_aborted);
+  assert_ptr_equal(s.model.decode, device.made);
+}
+
+static void close_memories(void)
+{
+  group.is_opened = false;
+}
+
+static void divide_otherwise(void)
+{
+  group.other_traits[3]++;
+}
+
+static void have_less(void)
+{
+  group.other_traits[0]--;
+}
+
+static void have_no_kernel(void)
+{
+  device.made = NULL;
+}
+
+static void ranks_that_differ_run_layer_by_layer(void **state)
+{
+  (void)state;
+  static void (*const changes[])(void) = {close_memories, divide_otherwise, have_less, have_no_kernel};
+  for (size_t i = 0; each_case(i, i < sizeof changes / sizeof *changes); i++) {
+    stand_in s;
+    stand_in_make(&s);
+    open_group();
+    changes[i]();
+    const int n_made = device.made ? 1 : 0;
+    assert_int_equal(connect_two(&s, NULL), YK_OK);
+    assert_int_equal(group.n_connected, 0);
+    assert_null(s.model.decode);
+    assert_int_equal(device.n_destroyed, n_made);
+  }
+}
+
+static void errors_of_the_communicator_are_reported(void **state)
+{
+  (void)state;
+  stand_in s;
+  yk_err err = YK_ERR_INIT;
+  stand_in_make(&s);
+  open_group();
+  group.status = YK_E_COMM;
+  assert_int_equal(connect_two(&s, &err), YK_E_COMM);
+  assert_non_null(strstr(err.message, "connection of decode layers"));
+  yk_decode_layers_unload(&s.model);
+  assert_int_equal(device.n_destroyed, 1);
+}
+
 static void device_without_a_kernel(void **state)
 {
   (void)state;
@@ -464,9 +613,14 @@ static void errors_of_the_device_are_reported(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sublayers_are_refused),   cmocka_unit_test(sublayers_are_taken),
-      cmocka_unit_test(device_gets_all_layers),  cmocka_unit_test(other_models_run_layer_by_layer),
-      cmocka_unit_test(device_without_a_kernel), cmocka_unit_test(errors_of_the_device_are_reported)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(sublayers_are_refused),
+                                     cmocka_unit_test(sublayers_are_taken),
+                                     cmocka_unit_test(device_gets_all_layers),
+                                     cmocka_unit_test(other_models_run_layer_by_layer),
+                                     cmocka_unit_test(device_without_a_kernel),
+                                     cmocka_unit_test(errors_of_the_device_are_reported),
+                                     cmocka_unit_test(ranks_are_connected),
+                                     cmocka_unit_test(ranks_that_differ_run_layer_by_layer),
+                                     cmocka_unit_test(errors_of_the_communicator_are_reported)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

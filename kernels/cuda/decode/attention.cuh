@@ -29,7 +29,7 @@ struct attention_state {
 
   __device__ __forceinline__ uint2 *pairs(int32_t at) const
   {
-    return reinterpret_cast<uint2 *>(static_cast<uint4 *>(p.call.exchange) + at);
+    return reinterpret_cast<uint2 *>(p.exchange_memory + at);
   }
   __device__ __forceinline__ char *queries() const
   {
@@ -57,9 +57,9 @@ struct attention_state {
 /* Receives a head of qkv, applies the RMSNorm, if there are weights, and the rotation, as qk_rope_kv does. Called by a
  * warp. Returns two pairs of neighbouring elements, which begin at 2 lane and at HEAD_DIM / 2 + 2 lane, in the
  * activation type. */
-template <typename T>
-__device__ __forceinline__ uint2 receive_head(const attention_state &a, int head, uint32_t tag, const void *norm_w,
-                                              float eps)
+template <typename T, bool SHARED>
+__device__ __forceinline__ uint2 receive_head(packet_reader<SHARED> &reader, const attention_state &a, int head,
+                                              uint32_t tag, const void *norm_w, float eps)
 {
   using yk_cuda::rounded;
   const int lane = threadIdx.x % WARP;
@@ -69,7 +69,8 @@ __device__ __forceinline__ uint2 receive_head(const attention_state &a, int head
     weights[1] = static_cast<const uint32_t *>(norm_w)[WARP + lane];
   }
   const uint2 *from = a.pairs(a.p.exchange.of_gemm[YK_DECODE_QKV]) + head * (HEAD_DIM / 2) + lane;
-  const uint2 words = receive_two(from, WARP, tag);
+  const uint2 words = receive_two(reader, from, WARP, tag);
+  __syncwarp(); /* lanes continue together */
   float2 low = to_floats<T>(words.x), high = to_floats<T>(words.y);
   if (norm_w) {
     const float squares = yk_cuda::warp_sum(low.x * low.x + low.y * low.y + high.x * high.x + high.y * high.y);
@@ -86,8 +87,9 @@ __device__ __forceinline__ uint2 receive_head(const attention_state &a, int head
 
 /* Stores the thread block's query heads in shared memory, and in the last split the new token's K and V in shared
  * memory and in the cache. A sync_warps must follow. */
-template <typename T>
-__device__ __forceinline__ void receive_heads(const attention_state &a, const yk_decode_weights &w, uint32_t tag)
+template <typename T, bool SHARED>
+__device__ __forceinline__ void receive_heads(packet_reader<SHARED> &reader, const attention_state &a,
+                                              const yk_decode_weights &w, uint32_t tag)
 {
   const params &p = a.p;
   const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -97,15 +99,15 @@ __device__ __forceinline__ void receive_heads(const attention_state &a, const yk
   uint2 pairs;
   char *to;
   if (warp < a.p.q_per_kv) {
-    pairs = receive_head<T>(a, kv_head * a.p.q_per_kv + warp, tag, w.q_norm_w, p.shape.norm_eps);
+    pairs = receive_head<T>(reader, a, kv_head * a.p.q_per_kv + warp, tag, w.q_norm_w, p.shape.norm_eps);
     to = a.queries() + warp * TOKEN_BYTES;
   } else if (is_key) {
-    pairs = receive_head<T>(a, p.shape.n_q_heads + kv_head, tag, w.k_norm_w, p.shape.norm_eps);
+    pairs = receive_head<T>(reader, a, p.shape.n_q_heads + kv_head, tag, w.k_norm_w, p.shape.norm_eps);
     to = a.new_k();
   } else if (is_value) {
     const uint2 *from = a.pairs(a.p.exchange.of_gemm[YK_DECODE_QKV]) +
                         (p.shape.n_q_heads + p.shape.n_kv_heads + kv_head) * (HEAD_DIM / 2) + lane;
-    pairs = receive_two(from, WARP, tag);
+    pairs = receive_two(reader, from, WARP, tag);
     to = a.new_v();
   } else {
     return;
@@ -302,7 +304,8 @@ __device__ __forceinline__ void send_split(const attention_state &a, uint32_t ta
 
 /* Combines a chunk of each of the KV head's query heads over all splits and sends the chunks to all thread blocks.
  * SPLITS neighbouring lanes combine the chunk of a head. */
-__device__ __forceinline__ void combine_splits(const attention_state &a, uint32_t tag)
+template <bool SHARED>
+__device__ __forceinline__ void combine_splits(packet_reader<SHARED> &reader, const attention_state &a, uint32_t tag)
 {
   const int head = threadIdx.x / SPLITS, split = threadIdx.x % SPLITS;
   if (threadIdx.x / WARP * (WARP / SPLITS) >= a.p.q_per_kv) return;
@@ -312,7 +315,7 @@ __device__ __forceinline__ void combine_splits(const attention_state &a, uint32_
   const uint2 *const from[1 + CHUNK / 2] = {a.pairs(a.p.exchange.maxima) + 2 * row, outputs, outputs + 2, outputs + 4,
                                             outputs + 6};
   float2 values[1 + CHUNK / 2];
-  receive_pairs<1 + CHUNK / 2>(from, tag, values);
+  receive_pairs(reader, from, tag, values);
   __syncwarp();
   float m = values[0].x;
 #pragma unroll
@@ -341,24 +344,24 @@ __device__ __forceinline__ void combine_splits(const attention_state &a, uint32_
   for (int i = 0; i < CHUNK; i++) integers[i] = integer_of(x[i], exponent);
 #pragma unroll
   for (int i = 0; i < 4; i++) words[i] = word_of(integers[2 * i], integers[2 * i + 1]) | low_bits_of(i, exponent, tag);
-  uint4 *to = static_cast<uint4 *>(a.p.call.exchange) + a.p.exchange.attended;
+  uint4 *to = a.p.exchange_memory + a.p.exchange.attended;
   yk_ptx::store_relaxed_gpu128(to + (a.share.kv_head * a.p.q_per_kv + head) * (HEAD_DIM / CHUNK) + a.share.split,
                                make_uint4(words[0], words[1], words[2], words[3]));
 }
 
 /* Attention of a layer; all threads of a thread block that has a KV head. */
-template <typename T>
-__device__ __forceinline__ void attend(const attention_state &a, const yk_decode_weights &w, unit_ring &ring,
-                                       uint32_t tag)
+template <typename T, bool SHARED>
+__device__ __forceinline__ void attend(packet_reader<SHARED> &reader, const attention_state &a,
+                                       const yk_decode_weights &w, unit_ring &ring, uint32_t tag)
 {
-  receive_heads<T>(a, w, tag);
+  receive_heads<T>(reader, a, w, tag);
   sync_warps();
   const bool has_pages = static_cast<int>(threadIdx.x / WARP) < min(a.share.n_pages, ATTENTION_WARPS);
   if (has_pages) attend_pages<T>(a, ring);
   sync_warps();
   send_split(a, tag);
   if (has_pages) release_page(ring);
-  combine_splits(a, tag);
+  combine_splits(reader, a, tag);
   sync_warps(); /* warps that combine nothing wait here, since their polls of the row would delay packets */
 }
 

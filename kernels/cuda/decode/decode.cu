@@ -21,6 +21,7 @@ int align(int n, int by)
 bool is_supported(const yk_decode_shape &s)
 {
   if (s.dtype != YK_F16 && s.dtype != YK_BF16) return false;
+  if (s.n_ranks < 1 || s.n_ranks > YK_DECODE_MOST_RANKS) return false;
   if (s.head_dim != HEAD_DIM || s.n_kv_heads < 1 || s.n_q_heads % s.n_kv_heads != 0) return false;
   if (s.n_q_heads / s.n_kv_heads > MOST_Q_PER_KV || !s.activation.is_gated) return false;
   if (s.hidden % TILE_K != 0 || s.ffn % TILE_K != 0 || s.n_layers < 1 || s.n_layers > MOST_LAYERS) return false;
@@ -33,9 +34,10 @@ exchange_layout exchange_of(const yk_decode_shape &s)
   const int qkv = (s.n_q_heads + 2 * s.n_kv_heads) * HEAD_DIM;
   e.of_gemm[YK_DECODE_QKV] = 1; /* after the counter */
   e.of_gemm[YK_DECODE_O] = e.of_gemm[YK_DECODE_QKV] + qkv / 4;
-  e.of_gemm[YK_DECODE_GATE_UP] = e.of_gemm[YK_DECODE_O] + s.hidden / CHUNK;
+  e.row_chunks = s.hidden / CHUNK;
+  e.of_gemm[YK_DECODE_GATE_UP] = e.of_gemm[YK_DECODE_O] + s.n_ranks * e.row_chunks;
   e.of_gemm[YK_DECODE_DOWN] = e.of_gemm[YK_DECODE_GATE_UP] + s.ffn / CHUNK;
-  e.partials = e.of_gemm[YK_DECODE_DOWN] + s.hidden / CHUNK;
+  e.partials = e.of_gemm[YK_DECODE_DOWN] + s.n_ranks * e.row_chunks;
   e.maxima = e.partials + SPLITS * s.n_q_heads * HEAD_DIM / 2;
   e.attended = e.maxima + SPLITS * s.n_q_heads;
   e.input_of[YK_DECODE_QKV] = e.of_gemm[YK_DECODE_DOWN];
@@ -99,10 +101,15 @@ params params_of(const yk_gemm_gpu &gpu, const yk_decode_shape &s)
   return p;
 }
 
-const void *kernel_of(yk_dtype dtype)
+template <bool SHARED> const void *kernel_of(yk_dtype dtype)
 {
-  return dtype == YK_F16 ? reinterpret_cast<const void *>(decode_layers<YK_F16>)
-                         : reinterpret_cast<const void *>(decode_layers<YK_BF16>);
+  return dtype == YK_F16 ? reinterpret_cast<const void *>(decode_layers<YK_F16, SHARED>)
+                         : reinterpret_cast<const void *>(decode_layers<YK_BF16, SHARED>);
+}
+
+const void *kernel_of(const yk_decode_shape &shape)
+{
+  return shape.n_ranks > 1 ? kernel_of<true>(shape.dtype) : kernel_of<false>(shape.dtype);
 }
 
 } // namespace
@@ -114,7 +121,7 @@ extern "C" cudaError_t yk_decode_max_kv_tokens(const yk_gemm_gpu *gpu, const yk_
   if (gpu->path != YK_GEMM_WGMMA || !is_supported(*shape)) return cudaSuccess;
   const params p = params_of(*gpu, *shape);
   if (p.slots < LEAST_SLOTS || p.n_blocks < shape->n_kv_heads * SPLITS) return cudaSuccess;
-  const void *kernel = kernel_of(shape->dtype);
+  const void *kernel = kernel_of(*shape);
   cudaError_t error = yk_gemm::allow_shared_bytes(kernel, yk_gemm::ALL_SHARED_BYTES);
   if (error != cudaSuccess) return error;
   int blocks = 0;
@@ -134,7 +141,8 @@ extern "C" cudaError_t yk_decode_launch(const yk_gemm_gpu *gpu, const yk_decode_
 {
   params p = params_of(*gpu, *shape);
   p.call = *call;
+  p.exchange_memory = static_cast<uint4 *>(call->exchange[shape->rank]);
   void *args[] = {&p};
-  return cudaLaunchCooperativeKernel(kernel_of(shape->dtype), dim3(static_cast<unsigned>(p.n_blocks)),
-                                     dim3(BLOCK_THREADS), args, static_cast<size_t>(p.shared.end), stream);
+  return cudaLaunchCooperativeKernel(kernel_of(*shape), dim3(static_cast<unsigned>(p.n_blocks)), dim3(BLOCK_THREADS),
+                                     args, static_cast<size_t>(p.shared.end), stream);
 }

@@ -3,6 +3,7 @@
 #include "kernels/cuda/decode/decode_layers.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cuda/decode/decode.h"
 #include "kernels/cuda/device/memory.h"
@@ -16,7 +17,8 @@ struct yk_decode_layers {
   yk_decode_shape shape;
   int32_t max_kv_tokens;
   yk_decode_weights *weights; /* device [n_layers] */
-  void *exchange;             /* device: of the kernel's thread blocks */
+  void *exchange;             /* device: of the kernel's thread blocks, and of other ranks */
+  yk_decode_peers peers;      /* exchange of this rank NULL: not connected */
   const float *rope;
   const void *final_norm_w;
 };
@@ -82,6 +84,8 @@ static yk_decode_shape shape_of(const yk_device *dev, const yk_decode_layers_spe
                            .n_q_heads = spec->n_q_heads,
                            .n_kv_heads = spec->n_kv_heads,
                            .head_dim = spec->head_dim,
+                           .rank = spec->rank,
+                           .n_ranks = spec->n_ranks,
                            .activation = gate_up->activation,
                            .norm_eps = spec->norm_eps,
                            .attention_scale = spec->attention_scale,
@@ -144,7 +148,8 @@ yk_status yk_cuda_decode_layers_create(yk_device *dev, const yk_decode_layers_sp
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
   int32_t max_kv_tokens = 0;
   *out = NULL;
-  if (spec->n_layers < 1 || spec->layers[0].gate_up->layout.n_gemms != 1) return YK_OK;
+  if (spec->n_layers < 1 || spec->n_ranks > YK_DECODE_MOST_RANKS || spec->layers[0].gate_up->layout.n_gemms != 1)
+    return YK_OK;
   const yk_decode_shape shape = shape_of(dev, spec);
   if (!takes_layers(&shape, spec)) return YK_OK;
   YK_TRY(yk_cuda_enter(cuda, err));
@@ -159,6 +164,7 @@ yk_status yk_cuda_decode_layers_create(yk_device *dev, const yk_decode_layers_sp
     yk_cuda_decode_layers_destroy(dev, layers);
     return status;
   }
+  if (spec->n_ranks == 1) layers->peers.exchange[0] = layers->exchange;
   *out = layers;
   return YK_OK;
 }
@@ -171,11 +177,30 @@ void yk_cuda_decode_layers_destroy(yk_device *dev, yk_decode_layers *layers)
   free(layers);
 }
 
+/* ---- Several ranks ----------------------------------------------------------------------------------------------- */
+
+/* Kernels of the same shape on the same kind of GPU divide their work and use their memories in the same way. */
+void *yk_cuda_decode_layers_exchange(yk_device *dev, yk_decode_layers *layers, int32_t traits[YK_DECODE_N_TRAITS])
+{
+  traits[0] = layers->shape.n_q_heads;
+  traits[1] = layers->shape.ffn;
+  traits[2] = layers->max_kv_tokens;
+  traits[3] = yk_cuda_device_of(dev)->wna16.n_multiprocessors;
+  return layers->exchange;
+}
+
+void yk_cuda_decode_layers_connect(yk_device *dev, yk_decode_layers *layers, const yk_decode_peers *peers)
+{
+  (void)dev;
+  layers->peers = *peers;
+}
+
 /* ---- Running ----------------------------------------------------------------------------------------------------- */
 
 bool yk_cuda_decode_layers_takes(yk_device *dev, const yk_decode_layers *layers, const yk_batch *batch)
 {
   (void)dev;
+  if (!layers->peers.exchange[layers->shape.rank]) return false;
   return batch->n_tokens == 1 && batch->n_seqs == 1 && batch->max_rows_per_seq == 1 && !batch->adapters &&
          batch->max_kv_tokens <= layers->max_kv_tokens;
 }
@@ -184,16 +209,17 @@ yk_status yk_cuda_decode_layers_run(yk_device *dev, const yk_decode_layers *laye
                                     yk_err *err)
 {
   yk_cuda_device *cuda = yk_cuda_device_of(dev);
-  const yk_decode_call call = {.layers = layers->weights,
-                               .rope = layers->rope,
-                               .final_norm_w = layers->final_norm_w,
-                               .residual = args->residual,
-                               .y = args->y,
-                               .position = args->batch->positions,
-                               .kv_slot = args->batch->kv_slots,
-                               .kv_tokens = args->batch->kv_tokens,
-                               .block_table = args->batch->block_tables,
-                               .exchange = layers->exchange};
+  yk_decode_call call = {.layers = layers->weights,
+                         .rope = layers->rope,
+                         .final_norm_w = layers->final_norm_w,
+                         .residual = args->residual,
+                         .y = args->y,
+                         .position = args->batch->positions,
+                         .kv_slot = args->batch->kv_slots,
+                         .kv_tokens = args->batch->kv_tokens,
+                         .block_table = args->batch->block_tables,
+                         .is_aborted = layers->peers.is_aborted};
+  memcpy(call.exchange, layers->peers.exchange, sizeof call.exchange);
   YK_TRY(yk_cuda_enter(cuda, err));
   return yk_cuda_check(cuda, yk_decode_launch(&cuda->wna16, &layers->shape, &call, cuda->stream), "decode layers", err);
 }

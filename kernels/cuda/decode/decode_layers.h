@@ -10,6 +10,8 @@
  *   kernel takes the shape. Errors: YK_E_NOMEM, YK_E_CAPACITY, YK_E_DEVICE. */
 yk_status yk_cuda_decode_layers_create(yk_device *dev, const yk_decode_layers_spec *spec, yk_decode_layers **out,
                                        yk_err *err);
+void *yk_cuda_decode_layers_exchange(yk_device *dev, yk_decode_layers *layers, int32_t traits[YK_DECODE_N_TRAITS]);
+void yk_cuda_decode_layers_connect(yk_device *dev, yk_decode_layers *layers, const yk_decode_peers *peers);
 bool yk_cuda_decode_layers_takes(yk_device *dev, const yk_decode_layers *layers, const yk_batch *batch);
 yk_status yk_cuda_decode_layers_run(yk_device *dev, const yk_decode_layers *layers, const yk_decode_layers_args *args,
                                     yk_err *err);

@@ -14,7 +14,12 @@
  * no thread block writes a packet of the next layer before it has read the whole row of `down`. Packets of `down` are
  * written after the row between the FFN's GEMMs has been read, to which every thread block contributes after it has
  * read the row of `down` of the layer before. So a packet that is not of the expected layer is of the layer before, and
- * four bits suffice to tell them apart. */
+ * four bits suffice to tell them apart.
+ *
+ * Several ranks: each thread block stores its columns of o and down into the memory of every rank, and every thread
+ * block adds the rows of all ranks in rank order. The order above holds over all ranks: a thread block that has
+ * received the row of o, or of down, has it from all thread blocks of all ranks. Reads then also end when the group is
+ * aborted: the kernel continues with what it has, without further waits, and its results are undefined. */
 #ifndef YK_KERNELS_CUDA_DECODE_EXCHANGE_CUH
 #define YK_KERNELS_CUDA_DECODE_EXCHANGE_CUH
 
@@ -22,6 +27,24 @@
 #include "kernels/cuda/ptx/global_memory.cuh"
 
 namespace yk_decode {
+
+/* A thread's reads of packets. SHARED: of several ranks. */
+template <bool SHARED> struct packet_reader {
+  static constexpr int POLLS_PER_CHECK = 1024; /* the flag is in host memory */
+  const volatile int32_t *flag;
+  int n_polls = 0;
+  bool is_aborted = false;
+
+  /* Whether to continue without a packet that has not arrived. */
+  __device__ __forceinline__ bool gives_up()
+  {
+    if constexpr (!SHARED) return false;
+    if (is_aborted) return true;
+    n_polls++;
+    if (n_polls % POLLS_PER_CHECK == 0) is_aborted = *flag != 0;
+    return is_aborted;
+  }
+};
 
 /* ---- Pairs ------------------------------------------------------------------------------------------------------- */
 
@@ -37,20 +60,23 @@ __device__ __forceinline__ void send_two(uint2 *to, uint32_t first, uint32_t sec
 }
 
 /* The values of the packets at `from` and `stride` further. */
-__device__ __forceinline__ uint2 receive_two(const uint2 *from, int stride, uint32_t layer)
+template <bool SHARED>
+__device__ __forceinline__ uint2 receive_two(packet_reader<SHARED> &reader, const uint2 *from, int stride,
+                                             uint32_t layer)
 {
   uint2 first, second;
   do {
     first = yk_ptx::load_relaxed_gpu8(from);
     second = yk_ptx::load_relaxed_gpu8(from + stride);
-  } while (first.y != layer || second.y != layer);
+  } while ((first.y != layer || second.y != layer) && !reader.gives_up());
   return make_uint2(first.x, second.x);
 }
 
 /* The values of N times two neighbouring packets, each two aligned to 16 bytes. The loads of all are in flight
  * together. */
-template <int N>
-__device__ __forceinline__ void receive_pairs(const uint2 *const (&from)[N], uint32_t layer, float2 (&values)[N])
+template <int N, bool SHARED>
+__device__ __forceinline__ void receive_pairs(packet_reader<SHARED> &reader, const uint2 *const (&from)[N],
+                                              uint32_t layer, float2 (&values)[N])
 {
   bool is_complete;
   do {
@@ -63,7 +89,7 @@ __device__ __forceinline__ void receive_pairs(const uint2 *const (&from)[N], uin
       is_complete = is_complete && packets[i].y == layer && packets[i].w == layer;
       values[i] = make_float2(__uint_as_float(packets[i].x), __uint_as_float(packets[i].z));
     }
-  } while (!is_complete);
+  } while (!is_complete && !reader.gives_up());
 }
 
 /* ---- Chunks ------------------------------------------------------------------------------------------------------ */
@@ -116,6 +142,19 @@ __device__ __forceinline__ void integers_of(const uint4 &chunk, int (&m)[CHUNK])
 __device__ __forceinline__ bool is_of_layer(const uint4 &chunk, uint32_t layer)
 {
   return ((chunk.x ^ layer) & LAYER_MASK) == 0;
+}
+
+template <bool SHARED> __device__ __forceinline__ uint4 load_chunk(const uint4 *from)
+{
+  return SHARED ? yk_ptx::load_relaxed_sys128(from) : yk_ptx::load_relaxed_gpu128(from);
+}
+
+/* Polls until the chunk is of the layer; chunk: an earlier load. */
+template <bool SHARED>
+__device__ __forceinline__ void await_chunk(packet_reader<SHARED> &reader, const uint4 *from, uint32_t layer,
+                                            uint4 &chunk)
+{
+  while (!is_of_layer(chunk, layer) && !reader.gives_up()) chunk = load_chunk<SHARED>(from);
 }
 
 } // namespace yk_decode

@@ -29,45 +29,66 @@ template <typename T> struct residual_row {
     for (int i = threadIdx.x; i < n_chunks; i += THREADS) chunks[i] = static_cast<const chunk_elements *>(row)[i];
   }
 
-  /* Adds alpha times the packet's elements to chunk i. x: the residual times the norm's weights w, without the factor
-   * of the norm, which is applied to the results of the GEMM. Returns the sum of squares of the residual. */
-  __device__ __forceinline__ float add_and_norm(int i, const uint4 &packet, float alpha, const chunk_elements &w,
-                                                float (&x)[CHUNK]) const
+  /* Adds alpha times added to chunk i. added becomes the residual times the norm's weights, without the factor of the
+   * norm, which is applied to the results of the GEMM. Returns the sum of squares of the residual. */
+  __device__ __forceinline__ float add_and_norm(int i, float (&added)[CHUNK], float alpha, const uint4 &norm_w) const
   {
+    const chunk_elements w = *reinterpret_cast<const chunk_elements *>(&norm_w);
     chunk_elements chunk = chunks[i];
-    const float unit = __uint_as_float(static_cast<uint32_t>(exponent_of(packet)) << 23) * 0x1p-30f * alpha;
     float squares = 0.0f;
-    int m[CHUNK];
-    integers_of(packet, m);
 #pragma unroll
     for (int j = 0; j < CHUNK; j++) {
-      const float sum = fmaf(unit, static_cast<float>(m[j]), yk_cuda::to_float(chunk.at[j]));
-      chunk.at[j] = yk_cuda::from_float<T>(sum);
-      x[j] = yk_cuda::to_float(chunk.at[j]);
-      squares = fmaf(x[j], x[j], squares);
-      x[j] *= yk_cuda::to_float(w.at[j]);
+      chunk.at[j] = yk_cuda::from_float<T>(fmaf(alpha, added[j], yk_cuda::to_float(chunk.at[j])));
+      const float x = yk_cuda::to_float(chunk.at[j]);
+      squares = fmaf(x, x, squares);
+      added[j] = x * yk_cuda::to_float(w.at[j]);
     }
     chunks[i] = chunk;
     return squares;
   }
 };
 
+/* sums += the elements of a chunk. */
+__device__ __forceinline__ void add_chunk(const uint4 &chunk, float (&sums)[CHUNK])
+{
+  const float unit = __uint_as_float(static_cast<uint32_t>(exponent_of(chunk)) << 23) * 0x1p-30f;
+  int m[CHUNK];
+  integers_of(chunk, m);
+#pragma unroll
+  for (int i = 0; i < CHUNK; i++) sums[i] = fmaf(unit, static_cast<float>(m[i]), sums[i]);
+}
+
 /* A GEMM: its input, K tiles of the input, and panels of the thread block. */
 struct gemm_work {
-  /* With norm_w, the row is added to the residual, and the input is the residual's norm; otherwise it is the row. A row
-   * of NULL adds nothing. */
+  /* With norm_w, the row of each rank is added to the residual, and the input is the residual's norm; otherwise it is
+   * the row. A row of NULL adds nothing. */
   const uint4 *row;
   const void *norm_w;
   int n_tiles, n_panels;
 };
 
+/* sums += the chunks of the ranks from 1 on, for lanes with is_valid. Called by all lanes. from: the chunk of rank 0;
+ * chunk: an earlier load of the chunk of rank 1. */
+__device__ __forceinline__ void add_other_ranks(const params &p, packet_reader<true> &reader, const uint4 *from,
+                                                bool is_valid, uint32_t layer, uint4 chunk, float (&sums)[CHUNK])
+{
+#pragma unroll 1
+  for (int rank = 1; rank < p.shape.n_ranks; rank++) {
+    from += p.exchange.row_chunks;
+    if (is_valid) await_chunk(reader, from, layer, chunk);
+    __syncwarp();
+    add_chunk(chunk, sums);
+    chunk.x = ~layer; /* nothing of the next rank is loaded */
+  }
+}
+
 /* sums = the warp's K tiles of the input times the thread block's panels. A warp receives and prepares its own K tiles,
  * one pass after the other, and multiplies each pass while packets of later passes are in flight. squares[warp] = the
  * warp's part of the residual's sum of squares. layer: of the row. */
-template <yk_dtype DTYPE, typename T>
-__device__ __forceinline__ void multiply_row(const params &p, const gemm_work &gemm, const residual_row<T> &residual,
-                                             uint32_t layer, unit_ring &ring, const x_tiles &x, float *squares,
-                                             float *sums)
+template <yk_dtype DTYPE, bool SHARED, typename T>
+__device__ __forceinline__ void multiply_row(const params &p, packet_reader<SHARED> &reader, const gemm_work &gemm,
+                                             const residual_row<T> &residual, uint32_t layer, unit_ring &ring,
+                                             const x_tiles &x, float *squares, float *sums)
 {
   constexpr int N = 3; /* passes whose packets are in flight together */
   const int warp = threadIdx.x / WARP, n_chunks = gemm.n_tiles * CHUNK_LANES;
@@ -76,19 +97,23 @@ __device__ __forceinline__ void multiply_row(const params &p, const gemm_work &g
   float sum = 0.0f;
 #pragma unroll
   for (int i = 0; i < N; i++)
-    if (gemm.row && chunk_of_pass(i) < n_chunks) packets[i] = yk_ptx::load_relaxed_gpu128(gemm.row + chunk_of_pass(i));
+    if (gemm.row && chunk_of_pass(i) < n_chunks) packets[i] = load_chunk<SHARED>(gemm.row + chunk_of_pass(i));
 #pragma unroll 1
   for (int i = 0; PASS_TILES * i < n_tiles; i++) {
     const int chunk = chunk_of_pass(i), later = chunk_of_pass(i + N);
     const bool is_valid = chunk < n_chunks;
-    typename residual_row<T>::chunk_elements w = {};
-    if (gemm.norm_w && is_valid) w = static_cast<const typename residual_row<T>::chunk_elements *>(gemm.norm_w)[chunk];
-    if (gemm.row && is_valid)
-      while (!is_of_layer(packets[0], layer)) packets[0] = yk_ptx::load_relaxed_gpu128(gemm.row + chunk);
-    __syncwarp(); /* all lanes have read x of the pass before */
+    uint4 w = make_uint4(0, 0, 0, 0), other = w;
+    if (gemm.norm_w && is_valid) w = static_cast<const uint4 *>(gemm.norm_w)[chunk];
+    if constexpr (SHARED)
+      if (gemm.norm_w && gemm.row && is_valid) other = load_chunk<true>(gemm.row + p.exchange.row_chunks + chunk);
+    if (gemm.row && is_valid) await_chunk(reader, gemm.row + chunk, layer, packets[0]);
+    __syncwarp(); /* lanes continue together; all have read x of the pass before */
     if (gemm.norm_w) {
       float elements[CHUNK] = {};
-      if (is_valid) sum += residual.add_and_norm(chunk, packets[0], p.shape.alpha, w, elements);
+      if (gemm.row && is_valid) add_chunk(packets[0], elements);
+      if constexpr (SHARED)
+        if (gemm.row) add_other_ranks(p, reader, gemm.row + chunk, is_valid, layer, other, elements);
+      if (is_valid) sum += residual.add_and_norm(chunk, elements, p.shape.alpha, w);
       __syncwarp();
       store_chunk(elements, x);
     } else {
@@ -98,7 +123,7 @@ __device__ __forceinline__ void multiply_row(const params &p, const gemm_work &g
 #pragma unroll
     for (int j = 0; j + 1 < N; j++) packets[j] = packets[j + 1];
     packets[N - 1] = {};
-    if (gemm.row && later < n_chunks) packets[N - 1] = yk_ptx::load_relaxed_gpu128(gemm.row + later);
+    if (gemm.row && later < n_chunks) packets[N - 1] = load_chunk<SHARED>(gemm.row + later);
     multiply_panels<DTYPE>(ring, gemm.n_panels, min(n_tiles - PASS_TILES * i, PASS_TILES), i == 0, x, sums);
   }
   if (n_tiles <= 0) clear_sums(sums, gemm.n_panels);
@@ -119,14 +144,14 @@ __device__ __forceinline__ float norm_factor(const params &p, const float *squar
 /* Sends the columns of the thread block's panels, whose partial sums are in shared memory: qkv in pairs, other rows in
  * chunks. With gate and up a panel has 8 gates and their 8 ups. squares: of the residual whose norm is the input; NULL:
  * the input is no norm. */
-template <typename T>
+template <typename T, bool SHARED>
 __device__ __forceinline__ void send_columns(const params &p, const float *sums, int gemm, const panel_range &range,
                                              const void *bias, const float *squares, uint32_t layer)
 {
   const bool is_gated = gemm == YK_DECODE_GATE_UP;
   const int shift = is_gated ? 3 : 4, columns = 1 << shift, n = range.count * columns;
   static_assert(PANEL_COLUMNS == 16 && CHUNK == 8, "columns of a panel");
-  uint4 *to = static_cast<uint4 *>(p.call.exchange) + p.exchange.of_gemm[gemm];
+  uint4 *to = p.exchange_memory + p.exchange.of_gemm[gemm];
 #pragma unroll 1
   for (int first = threadIdx.x / WARP * WARP; first < n; first += THREADS) { /* whole warps */
     const float factor = squares ? norm_factor(p, squares) : 1.0f;
@@ -158,7 +183,15 @@ __device__ __forceinline__ void send_columns(const params &p, const float *sums,
     packet.y = __shfl_down_sync(yk_cuda::ALL_LANES, packet.x, 2);
     packet.z = __shfl_down_sync(yk_cuda::ALL_LANES, packet.x, 4);
     packet.w = __shfl_down_sync(yk_cuda::ALL_LANES, packet.x, 6);
-    if (i < n && i % CHUNK == 0) yk_ptx::store_relaxed_gpu128(to + place / CHUNK, packet);
+    if (i >= n || i % CHUNK != 0) continue;
+    if (!SHARED || is_gated) {
+      yk_ptx::store_relaxed_gpu128(to + place / CHUNK, packet);
+      continue;
+    }
+    const int at = p.exchange.of_gemm[gemm] + p.shape.rank * p.exchange.row_chunks + place / CHUNK;
+#pragma unroll 1
+    for (int rank = 0; rank < p.shape.n_ranks; rank++)
+      yk_ptx::store_relaxed_sys128(static_cast<uint4 *>(p.call.exchange[rank]) + at, packet);
   }
 }
 
@@ -207,7 +240,7 @@ __device__ __forceinline__ void count_units(const params &p, char *shared, const
 template <typename T>
 __device__ __forceinline__ void finish(const params &p, const residual_row<T> &residual, float factor, uint32_t tag)
 {
-  if (threadIdx.x == 0) *static_cast<uint32_t *>(p.call.exchange) = tag;
+  if (threadIdx.x == 0) *reinterpret_cast<uint32_t *>(p.exchange_memory) = tag;
 #pragma unroll 1
   for (int i = threadIdx.x; i < residual.n_chunks; i += THREADS) {
     const auto chunk = residual.chunks[i];
@@ -223,14 +256,14 @@ __device__ __forceinline__ void finish(const params &p, const residual_row<T> &r
   }
 }
 
-template <yk_dtype DTYPE>
+template <yk_dtype DTYPE, bool SHARED>
 __global__ void __launch_bounds__(BLOCK_THREADS, 1) decode_layers(const __grid_constant__ params p)
 {
   using T = std::conditional_t<DTYPE == YK_F16, __half, __nv_bfloat16>;
   extern __shared__ __align__(128) char shared[];
   const int n_tokens = *p.call.kv_tokens;
   const attention_share share = attention_share::of(p, blockIdx.x, n_tokens);
-  uint32_t tag = *static_cast<uint32_t *>(p.call.exchange); /* the number of the layer in packets */
+  uint32_t tag = *reinterpret_cast<uint32_t *>(p.exchange_memory); /* the number of the layer in packets */
   load_shared(p, shared, share);
   __syncthreads();
   count_units(p, shared, share);
@@ -251,6 +284,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1) decode_layers(const __grid_c
   const attention_state attention = {p, shared, share, n_tokens};
   const residual_row<T> residual = {
       reinterpret_cast<typename residual_row<T>::chunk_elements *>(shared + p.shared.residual), p.shape.hidden / CHUNK};
+  packet_reader<SHARED> reader = {p.call.is_aborted};
   residual.load(p.call.residual);
   sync_warps();
 #pragma unroll 1
@@ -263,20 +297,20 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1) decode_layers(const __grid_c
 #pragma unroll 1
     for (int gemm = 0; gemm < YK_DECODE_N_GEMMS; gemm++) {
       const panel_range range = reinterpret_cast<const panel_range *>(shared + p.shared.ranges)[gemm];
-      const uint4 *row = static_cast<const uint4 *>(p.call.exchange) + p.exchange.input_of[gemm];
+      const uint4 *row = p.exchange_memory + p.exchange.input_of[gemm];
       const void *norm_w = gemm == YK_DECODE_QKV ? w.input_norm_w : gemm == YK_DECODE_GATE_UP ? w.post_norm_w : nullptr;
       const gemm_work work = {layer + gemm > 0 ? row : nullptr, norm_w, p.n_tiles[gemm], is_end ? 0 : range.count};
       /* The buffer that the GEMM before last has used: all warps have read it before the last GEMM's barrier. */
       float *sums = reinterpret_cast<float *>(shared + p.shared.sums[gemm % 2]);
-      multiply_row<DTYPE>(p, work, residual, tag, ring, x, squares, sums);
+      multiply_row<DTYPE>(p, reader, work, residual, tag, ring, x, squares, sums);
       sync_warps();
       if (is_end) {
         finish(p, residual, norm_factor(p, squares), tag);
         return;
       }
       if (gemm == YK_DECODE_QKV) tag++;
-      send_columns<T>(p, sums, gemm, range, w.bias[gemm], norm_w ? squares : nullptr, tag);
-      if (gemm == YK_DECODE_QKV && share.kv_head >= 0) attend<T>(attention, w, ring, tag);
+      send_columns<T, SHARED>(p, sums, gemm, range, w.bias[gemm], norm_w ? squares : nullptr, tag);
+      if (gemm == YK_DECODE_QKV && share.kv_head >= 0) attend<T>(reader, attention, w, ring, tag);
     }
   }
 }

@@ -46,10 +46,11 @@ constexpr int X_TILE_BYTES = 2 * TILE_K; /* a K tile of x in two bytes an input 
 /* Partial sums of a panel: [WARPS][16] floats, with padding that puts neighbouring panels into other banks. */
 constexpr int PANEL_SUMS = WARPS * PANEL_COLUMNS + 16;
 
-/* Positions of the exchanged rows in the exchange buffer, in units of 16 bytes (exchange.cuh). The buffer begins with a
- * counter of layers. */
+/* Positions of the exchanged rows in a rank's exchange memory, in units of 16 bytes (exchange.cuh). The memory begins
+ * with a counter of layers. */
 struct exchange_layout {
-  int32_t of_gemm[YK_DECODE_N_GEMMS];  /* results; of gate and up after the activation */
+  /* Results: of gate and up after the activation; of o and down one row from each rank, row_chunks apart. */
+  int32_t of_gemm[YK_DECODE_N_GEMMS], row_chunks;
   int32_t partials, maxima, attended;  /* of attention */
   int32_t input_of[YK_DECODE_N_GEMMS]; /* the row that a GEMM's input is made of: one of the above */
   int32_t end;
@@ -77,6 +78,7 @@ struct shared_layout {
 struct params {
   yk_decode_shape shape;
   yk_decode_call call;
+  uint4 *exchange_memory; /* of this rank */
   exchange_layout exchange;
   shared_layout shared;
   int32_t n_blocks, slots, q_per_kv;

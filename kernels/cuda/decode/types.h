@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "kernels/cuda/gemm/types.h"
+#include "kernels/decode_layers.h"
 
 /* The GEMMs of a layer, in the order in which they run. */
 typedef enum yk_decode_gemm {
@@ -28,8 +29,9 @@ typedef struct yk_decode_weights {
 typedef struct yk_decode_shape {
   yk_dtype dtype; /* activations */
   int32_t n_layers, hidden, ffn;
-  int32_t n_q_heads, n_kv_heads, head_dim;
-  yk_activation activation; /* gated */
+  int32_t n_q_heads, n_kv_heads, head_dim; /* of the rank, as ffn */
+  int32_t rank, n_ranks;                   /* at most YK_DECODE_MOST_RANKS */
+  yk_activation activation;                /* gated */
   float norm_eps, attention_scale, alpha;
 } yk_decode_shape;
 
@@ -40,7 +42,10 @@ typedef struct yk_decode_call {
   const void *final_norm_w;        /* act [hidden], or NULL */
   void *residual, *y;              /* act [hidden]; y is written if final_norm_w is not NULL */
   const int32_t *position, *kv_slot, *kv_tokens, *block_table; /* of the row and its sequence, as in yk_batch */
-  void *exchange; /* yk_decode_exchange_bytes, zeroed once; every launch leaves it ready for the next launch */
+  /* exchange of each rank: yk_decode_exchange_bytes, zeroed once; every launch leaves it ready for the next launch. All
+   * ranks launch together, each in its own stream. */
+  void *exchange[YK_DECODE_MOST_RANKS];
+  const volatile int32_t *is_aborted; /* for several ranks: not 0 ends the launch soon, with undefined results */
 } yk_decode_call;
 
 #endif

@@ -27,7 +27,7 @@ __device__ __forceinline__ uint4 load_relaxed_gpu16(const uint4 *from)
   return v;
 }
 
-/* The next six are atomic as a whole: 8 bytes, two times 8 bytes, and 16 bytes (9.0). */
+/* The next eight are atomic as a whole: 8 bytes, two times 8 bytes, and 16 bytes (9.0). */
 __device__ __forceinline__ uint2 load_relaxed_gpu8(const uint2 *from)
 {
   uint64_t v;
@@ -71,6 +71,31 @@ __device__ __forceinline__ uint4 load_relaxed_gpu128(const uint4 *from)
                : "memory");
   return make_uint4(static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), static_cast<uint32_t>(b),
                     static_cast<uint32_t>(b >> 32));
+}
+
+__device__ __forceinline__ uint4 load_relaxed_sys128(const uint4 *from)
+{
+  uint64_t a, b;
+  asm volatile("{\n.reg .b128 v;\nld.relaxed.sys.global.b128 v, [%2];\nmov.b128 {%0, %1}, v;\n}"
+               : "=l"(a), "=l"(b)
+               : "l"(from)
+               : "memory");
+  return make_uint4(static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), static_cast<uint32_t>(b),
+                    static_cast<uint32_t>(b >> 32));
+}
+
+__device__ __forceinline__ void store_relaxed_sys128(uint4 *to, uint4 v)
+{
+  asm volatile("{\n"
+               ".reg .b64 a, b;\n"
+               ".reg .b128 v;\n"
+               "mov.b64 a, {%1, %2};\n"
+               "mov.b64 b, {%3, %4};\n"
+               "mov.b128 v, {a, b};\n"
+               "st.relaxed.sys.global.b128 [%0], v;\n"
+               "}" ::"l"(to),
+               "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
 }
 
 __device__ __forceinline__ void store_relaxed_gpu128(uint4 *to, uint4 v)
