@@ -150,14 +150,20 @@ def fused_norms(results):
 
 
 def single_row(results):
-    name = "bench_single_row_h200.json"
-    found = results.measured(name)
-    apart, parts = found["separate_kernels"], found["time_us"]
-    return ["the same at batch 1, with all layers in one kernel", link(name, found["commit"]),
-            f"{found['decode_throughput']:.1f} tokens/s, {found['output_throughput']:.1f} with prefill (separate "
-            f"kernels in the same run: {apart['decode_throughput']:.1f} and {apart['output_throughput']:.1f}); of a "
-            f"step of {number(parts['step'])} us the layers take {number(parts['decode_layers'])}, lm_head "
-            f"{parts['lm_head']:.1f}"]
+    """One GPU, then two."""
+    names = ("bench_single_row_h200.json", "bench_single_row_h200_x2.json")
+    found = [results.measured(name) for name in names]
+
+    def figures(one):
+        apart, parts = one["separate_kernels"], one["time_us"]
+        return (f"{one['decode_throughput']:.1f} tokens/s, {one['output_throughput']:.1f} with prefill (separate "
+                f"kernels in the same run: {apart['decode_throughput']:.1f} and {apart['output_throughput']:.1f}); of "
+                f"a step of {number(parts['step'])} us the layers take {number(parts['decode_layers'])}, lm_head "
+                f"{parts['lm_head']:.1f}")
+
+    return ["the same at batch 1, with all layers in one kernel, on one and two H200s",
+            ", ".join(link(name, one["commit"]) for name, one in zip(names, found, strict=True)),
+            "; two: ".join(map(figures, found))]
 
 
 def constraints(results):

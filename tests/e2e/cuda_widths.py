@@ -87,6 +87,7 @@ class Widths(harness.Case):
         expected = on_cpu.result()
         found = {name: answers.result() for name, answers in found.items()}
         if min(harness.count_gpus(), int(os.environ.get("YOKE_REQUIRE_GPU", 2))) > 1:
+            found["two ranks, one by one"] = self.generate(folder, prompts, *on_gpus, "--tp", 2, "--max-num-seqs", 1)
             found["two ranks"] = self.generate(folder, prompts, *on_gpus, "--tp", 2)
             found["two ranks, whole experts"] = self.generate(folder, prompts, *on_gpus, "--tp", 2, "--ep")
         failures = []
