@@ -8,8 +8,10 @@
  *   residual += alpha * o(attention(q, cache))
  *   x = rms_norm(residual, post_norm_w)
  *   residual += alpha * down(gate_up(x))
- * and after the last layer y = rms_norm(residual, final_norm_w). A device may round values between these steps more
- * finely than to act, but residuals and the cached k and v are rounded to act. */
+ * and after the last layer y = rms_norm(residual, final_norm_w). Residuals and the cached k and v are rounded to act.
+ * Other values between these steps may stay unrounded, or be rounded in groups: each of 128 neighbouring inputs of a
+ * linear layer then has an error of at most 2^-13 of the largest of them, for the smaller ones more than that of
+ * act. */
 #ifndef YK_KERNELS_DECODE_LAYERS_H
 #define YK_KERNELS_DECODE_LAYERS_H
 
@@ -19,6 +21,7 @@
 #include "kernels/activation.h"
 #include "kernels/kv_cache.h"
 #include "kernels/linear.h"
+#include "kernels/peer_wait.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -58,13 +61,29 @@ typedef struct yk_decode_layers_spec {
 /* The memory through which ranks exchange results. */
 typedef struct yk_decode_peers {
   void *exchange[YK_DECODE_MOST_RANKS]; /* of each rank (decode_layers_exchange), as this rank's device addresses it */
-  const volatile int32_t *is_aborted;   /* readable by the device: not 0 once the group is aborted */
+  yk_peer_wait wait;
 } yk_decode_peers;
 
-/* residual act [hidden], in place; y act [hidden]. The row is that of batch, which has one row of one sequence. */
+/* The parts of a layer, in the order in which they run. A GEMM begins when its input is complete. A sum, also that of a
+ * single rank, begins when the rank's own result is complete, and ends when the next norm is. */
+typedef enum yk_decode_part {
+  YK_DECODE_PART_QKV,
+  YK_DECODE_PART_ATTENTION,
+  YK_DECODE_PART_O,
+  YK_DECODE_PART_SUM_OF_O,
+  YK_DECODE_PART_GATE_UP,
+  YK_DECODE_PART_DOWN,
+  YK_DECODE_PART_SUM_OF_DOWN,
+  YK_DECODE_N_PARTS
+} yk_decode_part;
+
+/* residual act [hidden], in place; y act [hidden]. The row is that of batch, which has one row of one sequence.
+ * stamps: int64 device [n_layers, YK_DECODE_N_PARTS], or NULL; filled with the time at which each part of each layer
+ * began on this rank, on the clock of timestamp (device.h). */
 typedef struct yk_decode_layers_args {
   void *residual, *y;
   const struct yk_batch *batch;
+  int64_t *stamps;
 } yk_decode_layers_args;
 
 #ifdef __cplusplus

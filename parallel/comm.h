@@ -12,6 +12,7 @@
 
 #include "kernels/all_reduce.h"
 #include "kernels/device.h"
+#include "kernels/peer_wait.h"
 #include "parallel/wire.h"
 #include "parallel/world.h"
 
@@ -54,10 +55,11 @@ typedef struct yk_comm_ops {
    * the address at which operations of this rank's device access each rank's memory; NULL on all ranks if that rank
    * gave NULL or some device cannot access its memory. Host-side; returns once every rank has called it. */
   yk_status (*open_memories)(yk_comm *comm, void *memory, void **opened, yk_err *err);
-  /* For kernels of all ranks that wait for each other: a number that this rank's device can read, not 0 once the group
-   * is aborted. Such kernels must then end; their rank's next wait for its device fails. NULL, like the operation in
-   * communicators without it, if there is none or if such kernels may not run: ranks share a GPU. */
-  const volatile int32_t *(*abort_flag)(const yk_comm *comm);
+  /* For kernels of all ranks that wait for each other: how this rank's kernels end without the others; their rank's
+   * next wait for its device then fails. Returns false, like a communicator without the operation (NULL), if such
+   * kernels may not run: ranks share a GPU. Engines of one process must not run them on the same GPUs at the same
+   * time either: each engine could wait for a kernel that finds no room while a kernel of the other runs. */
+  bool (*peer_wait)(const yk_comm *comm, yk_peer_wait *out);
   /* A one-sided gather: rank 0's later operations see the data that every rank's earlier operations have written to the
    * opened memory of rank 0. NULL if open_memories opens none. */
   yk_status (*await_writes)(yk_comm *comm, yk_err *err);

@@ -297,10 +297,12 @@ static yk_status auto_open_memories(yk_comm *base, void *memory, void **opened, 
   return YK_OK;
 }
 
-static const volatile int32_t *auto_abort_flag(const yk_comm *base)
+static bool auto_peer_wait(const yk_comm *base, yk_peer_wait *out)
 {
   const auto_comm *comm = (const auto_comm *)base;
-  return comm->p2p && comm->has_nccl && !has_levels(comm) ? yk_p2p_abort_flag(comm->p2p) : NULL;
+  if (!comm->p2p || !comm->has_nccl || has_levels(comm)) return false;
+  *out = yk_p2p_peer_wait(comm->p2p);
+  return true;
 }
 
 static yk_status auto_barrier(yk_comm *base, yk_err *err)
@@ -500,7 +502,7 @@ static auto_comm *end_of(const parts *p, int i, const yk_comm_auto_options *opti
                                   .gather = auto_gather,
                                   .gather_host = auto_gather_host,
                                   .open_memories = auto_open_memories,
-                                  .abort_flag = auto_abort_flag,
+                                  .peer_wait = auto_peer_wait,
                                   .await_writes = auto_await_writes,
                                   .barrier = auto_barrier,
                                   .send_next = auto_send_next,

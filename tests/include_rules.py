@@ -98,7 +98,7 @@ MAY_INCLUDE = {
     "loader/foreign/": [BASE, WEIGHT, "loader/model/", "loader/safetensors/", "loader/hf/", "loader/integers/"],
     "loader/": [BASE, WEIGHT, "kernels/gated_delta.h", "kernels/mamba.h", *LOADER],
     "parallel/p2p/": [
-        BASE, "kernels/all_reduce.h", "kernels/device.h", "kernels/experts.h", PTX, COMMON
+        BASE, "kernels/all_reduce.h", "kernels/device.h", "kernels/experts.h", "kernels/peer_wait.h", PTX, COMMON
     ],
     "parallel/": [BASE, "runtime/include/yoke/limits.h", "kernels/", "kernels/cuda/cuda_device.h", "parallel/p2p/"],
     "parallel/cluster/": [

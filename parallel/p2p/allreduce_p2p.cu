@@ -293,11 +293,8 @@ extern "C" yk_status yk_p2p_check(const yk_p2p *end, yk_err *err)
     char gpu[32] = "";
     if (is_local(g, missing)) snprintf(gpu, sizeof gpu, " (GPU %d)", g->device[missing - g->first]);
     if (err && err->code == YK_OK) err->rank = g->first_of_all + missing;
-    return yk_err_set(err, YK_E_COMM,
-                      "rank %d waited %d ms for rank %d%s, which did not reach launch %u; see whether its process and "
-                      "GPU still run",
-                      g->first_of_all + rank, g->options.timeout_ms, g->first_of_all + missing, gpu,
-                      static_cast<unsigned>(g->flags->rank[rank].n_launches));
+    return yk_err_set(err, YK_E_COMM, "rank %d waited %d ms for rank %d%s; see whether its process and GPU still run",
+                      g->first_of_all + rank, g->options.timeout_ms, g->first_of_all + missing, gpu);
   }
   if (g->flags->rank[end->rank].failed != 0 || g->flags->rank[end->rank].aborted)
     return yk_err_set(err, YK_E_COMM, "communication was aborted because another rank failed");
@@ -305,9 +302,12 @@ extern "C" yk_status yk_p2p_check(const yk_p2p *end, yk_err *err)
 }
 
 /* Pinned memory has one address on the host and on all devices. */
-extern "C" const volatile int32_t *yk_p2p_abort_flag(const yk_p2p *end)
+extern "C" yk_peer_wait yk_p2p_peer_wait(const yk_p2p *end)
 {
-  return &end->group->flags->rank[end->rank].aborted;
+  auto &flags = end->group->flags->rank[end->rank];
+  const int64_t timeout_ms = end->group->options.timeout_ms;
+  return {&flags.aborted, &flags.failed, &flags.missing,
+          timeout_ms > 0 ? static_cast<uint64_t>(timeout_ms) * 1000000 : UINT64_MAX};
 }
 
 extern "C" void yk_p2p_give_up(yk_p2p *end)

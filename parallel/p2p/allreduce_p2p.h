@@ -52,6 +52,7 @@
 
 #include "kernels/all_reduce.h"
 #include "kernels/device.h"
+#include "kernels/peer_wait.h"
 #include "parallel/p2p/p2p_sizes.h"
 
 #ifdef __cplusplus
@@ -135,8 +136,9 @@ yk_status yk_p2p_await_writes(yk_p2p *end, struct CUstream_st *stream, yk_err *e
  *   one end has found the missing rank; or YK_E_COMM if this end was aborted. Never blocks. Thread: any. */
 yk_status yk_p2p_check(const yk_p2p *end, yk_err *err);
 
-/* yk_p2p_abort_flag - readable by the end's device: not 0 once yk_p2p_check reports an abort of this end. */
-const volatile int32_t *yk_p2p_abort_flag(const yk_p2p *end);
+/* yk_p2p_peer_wait - for other kernels of this end's device that wait for the group's ranks: yk_p2p_check reports the
+ *   missing ranks that these kernels find. */
+yk_peer_wait yk_p2p_peer_wait(const yk_p2p *end);
 
 /* yk_p2p_abort - ends waiting and later kernels of this process's ranks soon, without a result. Never blocks. Thread:
  *   any. */

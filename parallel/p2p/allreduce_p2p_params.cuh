@@ -39,7 +39,6 @@ struct host_flags {
     volatile int32_t aborted; /* set by the host: this rank's kernels must end */
     volatile int32_t failed;  /* set by the kernels: 1: a rank was missing, 2: aborted */
     volatile int32_t missing; /* the missing rank, -1 if unknown */
-    volatile uint32_t n_launches;
   } rank[YK_P2P_MAX_RANKS];
 };
 

@@ -80,7 +80,6 @@ struct block_view {
     stopped = true;
     if (atomicCAS(a.stopped, 0, why) != 0) return;
     a.flags->rank[a.rank].missing = missing;
-    a.flags->rank[a.rank].n_launches = n_launches;
     __threadfence_system();
     a.flags->rank[a.rank].failed = why;
   }

@@ -35,6 +35,14 @@ static int64_t reading_ns(const yk_timed_step *step)
 
 /* ---- The cost of a stamp ----------------------------------------------------------------------------------------- */
 
+/* The rank's stamps that take time. */
+static int32_t count_stamps(const yk_step_profile *rank)
+{
+  int32_t n = 0;
+  for (int32_t i = 0; i < rank->n; i++) n += !rank->operations[i].is_internal;
+  return n;
+}
+
 /* Other delays can lengthen a step, so a difference counts only within limits around the chain's cost. */
 static void compare(yk_profiler *p, const yk_profiled_step *plain, const yk_profiled_step *timed, int32_t n_stamps)
 {
@@ -132,7 +140,7 @@ static void count(yk_profiler *p, const yk_timed_step *measured)
     p->stamp_ns += measured->ranks[r]->stamp_ns / measured->n_ranks;
     p->resolution_ns = yk_max_i64(p->resolution_ns, measured->ranks[r]->resolution_ns);
   }
-  compare(p, &p->before, &p->step, measured->ranks[0]->n);
+  compare(p, &p->before, &p->step, count_stamps(measured->ranks[0]));
   yk_step_sums_add(p->step.times.is_prefill ? &p->prefill : &p->decode, measured);
 }
 

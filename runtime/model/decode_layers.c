@@ -53,7 +53,8 @@ static bool describe_all(const yk_model *m, yk_decode_layer *layers, yk_decode_l
 static bool can_connect(const yk_model *m)
 {
   const yk_comm_ops *ops = m->comm->ops;
-  return m->comm->n_ranks == 1 || (ops->abort_flag && ops->abort_flag(m->comm));
+  yk_peer_wait wait;
+  return m->comm->n_ranks == 1 || (ops->peer_wait && ops->peer_wait(m->comm, &wait));
 }
 
 yk_status yk_decode_layers_load(yk_model *m, int32_t n_adapters, yk_err *err)
@@ -68,36 +69,39 @@ yk_status yk_decode_layers_load(yk_model *m, int32_t n_adapters, yk_err *err)
   return status;
 }
 
-/* Whether the traits are equal on all ranks: their maximum and their minimum then are. */
-static yk_status compare_traits(yk_model *m, const int32_t *traits, bool *are_equal, yk_err *err)
+/* Whether all ranks have a form with the same traits: the maximum and the minimum over ranks are then equal. */
+static yk_status compare_forms(yk_model *m, const int32_t *traits, bool *are_equal, yk_err *err)
 {
-  int32_t values[2 * YK_DECODE_N_TRAITS];
-  for (int i = 0; i < YK_DECODE_N_TRAITS; i++) {
-    values[2 * i] = traits[i];
-    values[2 * i + 1] = -traits[i];
+  enum { N = YK_DECODE_N_TRAITS + 1 };
+  int32_t values[2 * N];
+  for (int i = 0; i < N; i++) {
+    values[2 * i] = i < YK_DECODE_N_TRAITS ? traits[i] : m->decode != NULL;
+    values[2 * i + 1] = -values[2 * i];
   }
   YK_TRY(m->dev->ops->upload(m->dev, m->act.partial, values, sizeof values, err));
-  YK_TRY(m->comm->ops->all_reduce_i32(m->comm, m->act.partial, 2 * YK_DECODE_N_TRAITS, YK_REDUCE_MAX, err));
+  YK_TRY(m->comm->ops->all_reduce_i32(m->comm, m->act.partial, 2 * N, YK_REDUCE_MAX, err));
   YK_TRY(m->dev->ops->download(m->dev, values, m->act.partial, sizeof values, err));
-  *are_equal = true;
-  for (int i = 0; i < YK_DECODE_N_TRAITS; i++) *are_equal = *are_equal && values[2 * i] == -values[2 * i + 1];
+  *are_equal = m->decode != NULL;
+  for (int i = 0; i < N; i++) *are_equal = *are_equal && values[2 * i] == -values[2 * i + 1];
   return YK_OK;
 }
 
-/* *is_whole, equal on all ranks: whether all ranks' kernels can run together, with *peers. */
+/* *is_whole, equal on all ranks: whether all ranks' kernels can run together, with *peers. Memories are opened only if
+ * the forms allow that: a rank without the kernel frees its memory at once. */
 static yk_status find_peers(yk_model *m, yk_decode_peers *peers, bool *is_whole, yk_err *err)
 {
   const yk_comm *comm = m->comm;
   int32_t traits[YK_DECODE_N_TRAITS] = {0};
   void *opened[YK_MAX_RANKS] = {0}, *own = NULL;
-  *peers = (yk_decode_peers){.is_aborted = comm->ops->abort_flag(comm)};
+  *peers = (yk_decode_peers){0};
   if (m->decode) own = m->dev->ops->decode_layers_exchange(m->dev, m->decode, traits);
-  *is_whole = false;
+  YK_TRY(compare_forms(m, traits, is_whole, err));
+  if (!*is_whole) return YK_OK;
   YK_TRY(comm->ops->open_memories(m->comm, own, opened, err));
-  for (int rank = 0; rank < comm->n_ranks; rank++)
-    if (!opened[rank]) return YK_OK;
+  for (int rank = 0; rank < comm->n_ranks; rank++) *is_whole = *is_whole && opened[rank];
   memcpy(peers->exchange, opened, sizeof peers->exchange);
-  return compare_traits(m, traits, is_whole, err);
+  comm->ops->peer_wait(comm, &peers->wait);
+  return YK_OK;
 }
 
 yk_status yk_decode_layers_connect(yk_model *m, yk_err *err)

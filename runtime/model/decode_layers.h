@@ -7,7 +7,7 @@
 /* yk_decode_layers_load - sets model->decode, whose layers and buffers are complete; it stays NULL if the device lacks
  *   the operation or a kernel for these layers, and if the operation cannot express the model: adapters, a layer of
  *   another kind, norms of results, gains, embeddings of layers, layers of different shapes, several ranks whose
- *   communicator has no abort_flag. n_adapters: of the model's limits. Errors: YK_E_NOMEM, those of the device. Thread:
+ *   communicator has no peer_wait. n_adapters: of the model's limits. Errors: YK_E_NOMEM, those of the device. Thread:
  *   the rank's own. */
 yk_status yk_decode_layers_load(yk_model *model, int32_t n_adapters, yk_err *err);
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "kernels/cpu/cpu_simd.h"
+#include "model/decode_parts.h"
 #include "model/model.h"
 #include "model/model_parts.h"
 
@@ -372,14 +373,14 @@ static yk_status begin_layers(yk_model *m, yk_sublayer_step *s, yk_err *err)
 /* The layers as one operation of the device. */
 static yk_status run_decode_layers(yk_model *m, const yk_batch *batch, yk_err *err)
 {
-  const yk_decode_layers_args args = {.residual = m->act.residual, .y = m->act.normed, .batch = batch};
+  yk_decode_layers_args args = {.residual = m->act.residual, .y = m->act.normed, .batch = batch};
   if (m->is_first_stage) {
     const yk_embed_args embedding = embedding_of(m, batch, m->act.residual);
     RUN(m, OTHER, YK_OUTSIDE_LAYERS, "embedding", m->dev->ops->embed(m->dev, &embedding, err));
     YK_TRY(add_embeddings(m, batch, m->act.residual, err));
   }
-  RUN(m, DECODE_LAYERS, YK_OUTSIDE_LAYERS, "decode layers",
-      m->dev->ops->decode_layers_run(m->dev, m->decode, &args, err));
+  if (m->operations.profile) args.stamps = yk_decode_parts_stamp(m->operations.profile, m->first_layer, m->n_layers);
+  RUN(m, UNTIMED, YK_OUTSIDE_LAYERS, "decode layers", m->dev->ops->decode_layers_run(m->dev, m->decode, &args, err));
   return YK_OK;
 }
 

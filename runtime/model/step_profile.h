@@ -7,7 +7,8 @@
  *
  * A stamp is work itself. On a GPU a stamp is a kernel of one thread, which takes about half a microsecond and keeps
  * the next kernel from beginning before the previous one has ended; on a CPU a stamp is a clock read. A chain of stamps
- * measures this cost when the model is built. Owner: a model. Thread: the rank's own; other threads read between
+ * measures this cost when the model is built. An operation that runs whole layers writes the stamps of its parts
+ * itself. Owner: a model. Thread: the rank's own; other threads read between
  * steps. */
 #ifndef YK_MODEL_STEP_PROFILE_H
 #define YK_MODEL_STEP_PROFILE_H
@@ -21,8 +22,7 @@ typedef enum yk_operation_kind {
   YK_OPERATION_GEMM_DOWN,
   YK_OPERATION_LM_HEAD,
   YK_OPERATION_ATTENTION,
-  YK_OPERATION_STATES,        /* recurrent layers in place of attention */
-  YK_OPERATION_DECODE_LAYERS, /* all layers in one operation */
+  YK_OPERATION_STATES, /* recurrent layers in place of attention */
   YK_OPERATION_OTHER,
   YK_OPERATION_ALL_REDUCE,
   YK_OPERATION_GATHER,
@@ -36,6 +36,7 @@ typedef struct yk_timed_operation {
   yk_operation_kind kind;
   int32_t layer; /* or YK_OUTSIDE_LAYERS */
   const char *name;
+  bool is_internal; /* part of another operation, which wrote the stamp while it ran: the stamp took no time */
 } yk_timed_operation;
 
 typedef struct yk_step_profile {
@@ -73,6 +74,11 @@ void yk_step_profile_begin(yk_step_profile *profile);
 /* yk_step_profile_stamp - an operation begins. Repetitions of the previous operation add to that operation's time. */
 yk_status yk_step_profile_stamp(yk_step_profile *profile, yk_device *dev, const yk_timed_operation *operation,
                                 yk_err *err);
+
+/* yk_step_profile_internal - the next operation is a part of an operation of the device, which writes the part's stamp.
+ *   Returns the place of the stamp in device memory; consecutive calls return consecutive places. NULL: there is no
+ *   room, and the step is not whole. operation: is_internal. */
+int64_t *yk_step_profile_internal(yk_step_profile *profile, const yk_timed_operation *operation);
 
 /* yk_step_profile_rewind - the following operations are recorded as a graph: their stamps begin at index n again. */
 void yk_step_profile_rewind(yk_step_profile *profile, int32_t n);

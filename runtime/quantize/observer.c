@@ -48,6 +48,8 @@ void yk_observer_attach(yk_observer *observer, yk_device *dev)
   observer->ops.linear_forward = linear_forward;
   observer->ops.linear_fuses = NULL;         /* observers read normalised inputs */
   observer->ops.decode_layers_create = NULL; /* and those of every layer */
+  observer->ops.decode_layers_exchange = NULL;
+  observer->ops.decode_layers_connect = NULL;
   observer->ops.decode_layers_takes = NULL;
   observer->ops.decode_layers_run = NULL;
   observer->ops.decode_layers_destroy = NULL;

@@ -7,8 +7,8 @@
  * added: the products of a few rows do not overlap completely with the loading of weights. c are the kernels' starts
  * and ends, 20.5 us a layer on one GPU and 14.0 on several, where an all-reduce does the norms; an all-reduce takes 1.7
  * us longer than in isolation, since ranks arrive one after the other; d, 38 us, is the sampling and the gap to the
- * next step. These are constants of separate kernels: one row of a dense model on one GPU may run as one kernel
- * (kernels/decode_layers.h) and then takes less, for Qwen3-8B on an H200 34 us a layer in all.
+ * next step. These are constants of separate kernels: one row of a dense model may run as one kernel on each GPU
+ * (kernels/decode_layers.h) and then takes less, for Qwen3-8B on one and two H200s 35 and 26 us a layer in all.
  *
  * The four constants are fitted to the decode steps of Qwen3-8B on one and two H200s, mean error 1.5 %. Applied to
  * Qwen3-32B on one and two H200s, which the fit has not used: 3.8 %, at most 9.3 %; to Qwen3-8B on one and two H100s,

@@ -15,7 +15,6 @@ static const yk_study_loss loss_of[YK_TIME_PARTS] = {
     [YK_TIME_LAUNCH_GAP] = YK_LOSS_UNSPLIT,
     [YK_TIME_HOST] = YK_LOSS_UNSPLIT,
     [YK_TIME_STATES] = YK_LOSS_SMALLER_GEMMS,
-    [YK_TIME_DECODE_LAYERS] = YK_LOSS_SMALLER_GEMMS,
 };
 
 const char *yk_study_loss_name(yk_study_loss loss)

@@ -9,8 +9,8 @@
  * 1 - efficiency as well:
  *   all_reduce     transfer of all-reduces
  *   imbalance      waiting in all-reduces for the slowest rank: uneven heads, columns or experts, another clock
- *   smaller_gemms  products, lm_head, attention, recurrent layers, layers as one operation: N shards take longer in
- *                  total than the whole did, since they fill a device less
+ *   smaller_gemms  products, lm_head, attention and recurrent layers: N shards take longer in total than the whole
+ *                  did, since they fill a device less
  *   unsplit        parts that do not shrink with ranks: norms and other kernels, sampling, gather of logits, launch
  *                  gaps, host
  * A loss below 0 is a gain: shards may fit into a cache, unlike the whole. */

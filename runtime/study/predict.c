@@ -15,7 +15,6 @@ typedef struct family {
   yk_split split;
   const json_t *points[YK_PIECES_MAX];
   yk_pieces pieces[YK_PIECES_MAX];
-  double layers_s[YK_PIECES_MAX]; /* of layers that ran as one operation, which pieces lack before divide_layers */
   size_t n;
 } family;
 
@@ -54,11 +53,10 @@ static yk_pieces machine_pieces(const prediction *made, const json_t *point, int
 }
 
 /* A point without times counts as a single product. */
-static yk_pieces pieces_of(const prediction *made, const json_t *point, double *layers_s)
+static yk_pieces pieces_of(const prediction *made, const json_t *point)
 {
   double shares[YK_TIME_PARTS], token_s = 1 / number_of(point, "output_throughput");
   yk_pieces pieces = machine_pieces(made, point, (int)number_of(point, "ranks"));
-  *layers_s = 0;
   if (!yk_study_shares_read(json_object_get(point, "time_us"), json_object_get(point, "time_us_prefill"), shares)) {
     pieces.split_s[YK_TIME_LM_HEAD] = token_s;
     return pieces;
@@ -68,25 +66,9 @@ static yk_pieces pieces_of(const prediction *made, const json_t *point, double *
     *(part >= 0                          ? &pieces.split_s[part]
       : i == YK_TIME_ALL_REDUCE_TRANSFER ? &pieces.transfer_s
       : i == YK_TIME_ALL_REDUCE_WAIT     ? &pieces.wait_s
-      : i == YK_TIME_DECODE_LAYERS       ? layers_s
                                          : &pieces.rest_s) += token_s * shares[i];
   }
   return pieces;
-}
-
-/* Divides the time of layers that ran as one operation among products and attention: in proportion to these parts on
- * rank counts whose layers ran one by one, or as one product if there are none. */
-static void divide_layers(family *from)
-{
-  double sums[YK_SPLIT_PARTS] = {0}, total = 0;
-  for (size_t i = 0; i < from->n; i++)
-    for (int part = 0; part <= YK_TIME_ATTENTION; part++)
-      if (part != YK_TIME_LM_HEAD && from->layers_s[i] == 0) sums[part] += from->pieces[i].split_s[part];
-  for (int part = 0; part < YK_SPLIT_PARTS; part++) total += sums[part];
-  if (!(total > 0)) sums[YK_TIME_GEMM_GATE_UP] = total = 1;
-  for (size_t i = 0; i < from->n; i++)
-    for (int part = 0; part < YK_SPLIT_PARTS; part++)
-      from->pieces[i].split_s[part] += from->layers_s[i] * sums[part] / total;
 }
 
 /* Fits without the family's rank count at index `without` (SIZE_MAX: none left out) and without `ranks` itself. False:
@@ -169,8 +151,7 @@ static void predict_all(prediction *made, const json_t *points, char **keys)
       if (!keys[j] || strcmp(keys[j], keys[i]) != 0) continue;
       if (number_of(point, "output_throughput") > 0 && found.n < YK_PIECES_MAX) {
         found.points[found.n] = point;
-        found.pieces[found.n] = pieces_of(made, point, &found.layers_s[found.n]);
-        found.n++;
+        found.pieces[found.n++] = pieces_of(made, point);
       }
       if (j == i) break; /* its key is still needed for comparisons */
       free(keys[j]);
@@ -179,7 +160,6 @@ static void predict_all(prediction *made, const json_t *points, char **keys)
     if (found.n == 0) continue;
     bool expert_parallel = json_is_true(json_object_get(found.points[0], "expert_parallel"));
     found.split = yk_split_read(made->model, expert_parallel);
-    divide_layers(&found);
     predict_family(made, &found);
   }
 }

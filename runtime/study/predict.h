@@ -5,8 +5,6 @@
  *                             the part (split.h; 1 / N if the study lacks the model's heads and FFN): b is the
  *                             divisible time, a the cost of a shard's kernels however small the shard is; one measured
  *                             count gives b only
- *   layers as one operation   part of products and attention, divided among these as on the rank counts whose layers
- *                             ran one by one
  *   transfer of all-reduces   in proportion to the machine's times of all-reduces of these sizes over this number of
  *                             ranks, if measured, else to (N - 1) / N, the bytes that a rank receives; if only one rank
  *                             was measured, the machine's own time

@@ -11,8 +11,7 @@ import harness
 
 STATISTICS = ("mean", "median", "std", "p90", "p95", "p99")
 PARTS = ("gemm_qkv", "gemm_o", "gemm_gate_up", "gemm_down", "lm_head", "attention", "other_kernels",
-         "all_reduce_transfer", "all_reduce_wait", "logits_gather", "sampling", "launch_gap", "host", "states",
-         "decode_layers")
+         "all_reduce_transfer", "all_reduce_wait", "logits_gather", "sampling", "launch_gap", "host", "states")
 NAMES = {"duration", "completed", "total_input_tokens", "total_output_tokens", "request_throughput", "request_goodput",
          "output_throughput", "total_token_throughput", "prefill_throughput", "decode_throughput", "kv_use",
          "prefix_reuse", "preemptions", "memory_bytes", "energy_j", "energy_j_per_token",

@@ -16,8 +16,7 @@ TINY = os.path.join(harness.FAMILIES, "qwen3")
 MACHINE = {"yoke_machine": 1, "memory_bytes_per_s": 1e10, "gemm_flops": 5e10, "link_bytes_per_s": 1e9,
            "all_reduce": [{"ranks": 2, "bytes": 1024, "us": 5}, {"ranks": 2, "bytes": 1 << 20, "us": 500}]}
 PARTS = ["gemm_qkv", "gemm_o", "gemm_gate_up", "gemm_down", "lm_head", "attention", "other_kernels",
-         "all_reduce_transfer", "all_reduce_wait", "logits_gather", "sampling", "launch_gap", "host", "states",
-         "decode_layers"]
+         "all_reduce_transfer", "all_reduce_wait", "logits_gather", "sampling", "launch_gap", "host", "states"]
 METRICS = ["duration", "completed", "total_input_tokens", "total_output_tokens", "request_throughput",
            "output_throughput", "total_token_throughput", "prefill_throughput", "decode_throughput",
            *(f"{figure}_{time}_ms" for time in ("ttft", "tpot", "itl", "e2el")

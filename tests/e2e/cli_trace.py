@@ -13,8 +13,7 @@ N_RANKS = harness.RANKS or 2
 ON = harness.ON if harness.RANKS else [*harness.ON, "--tp", str(N_RANKS)]
 PROMPT = ("--prompt", "Once upon a time", "--temperature", 0, "--max-tokens", N_TOKENS, "--ignore-eos")
 PARTS = ["gemm_qkv", "gemm_o", "gemm_gate_up", "gemm_down", "lm_head", "attention", "other_kernels",
-         "all_reduce_transfer", "all_reduce_wait", "logits_gather", "sampling", "launch_gap", "host", "states",
-         "decode_layers"]
+         "all_reduce_transfer", "all_reduce_wait", "logits_gather", "sampling", "launch_gap", "host", "states"]
 STEPS = ("prefill step", "decode step")
 
 

@@ -1,11 +1,13 @@
 /* test_whole_layers.c - a model on a device that runs all layers of a dense model as one operation: the answers have
  * the bits of a device that runs the layers' operations one by one, and each step that the device takes runs so. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -15,9 +17,9 @@
 
 /* ---- A CPU device with the operation ----------------------------------------------------------------------------- */
 
-enum { MOST_KV_TOKENS = 24, MOST_ELEMENTS = 4096 };
+enum { MOST_KV_TOKENS = 24, MOST_ELEMENTS = 4096, ATTENTION_NS = 300000 /* at least, in a timed step */ };
 static atomic_int is_offered, fails; /* the operation; its next run */
-static atomic_int n_created, n_destroyed, n_runs, n_linears_destroyed, n_destroyed_late;
+static atomic_int n_layers, n_created, n_destroyed, n_runs, n_linears_destroyed, n_destroyed_late;
 static const yk_device_ops *plain_ops;
 static yk_device_ops whole_ops;
 
@@ -41,6 +43,7 @@ static yk_status create(yk_device *dev, const yk_decode_layers_spec *spec, yk_de
   *layers = (yk_decode_layers){.spec = *spec, .layers = malloc(n_bytes)};
   if (!layers->layers) abort();
   memcpy(layers->layers, spec->layers, n_bytes);
+  atomic_store(&n_layers, spec->n_layers);
   atomic_fetch_add(&n_created, 1);
   *out = layers;
   return YK_OK;
@@ -115,18 +118,32 @@ static yk_status attend(yk_device *dev, const yk_decode_layers_spec *spec, const
   return plain_ops->attention(dev, &attention, err);
 }
 
-/* a, b: rows of MOST_ELEMENTS. */
+/* In a timed step: the part begins. */
+static void stamp(yk_device *dev, int64_t *stamps, yk_decode_part part)
+{
+  if (stamps) assert_int_equal(plain_ops->timestamp(dev, stamps + part, NULL), YK_OK);
+}
+
+/* a, b: rows of MOST_ELEMENTS. stamps: of the layer, or NULL. */
 static yk_status run_layer(yk_device *dev, const yk_decode_layers_spec *spec, const yk_decode_layer *layer,
-                           const yk_decode_layers_args *args, void *a, void *b, yk_err *err)
+                           const yk_decode_layers_args *args, int64_t *stamps, void *a, void *b, yk_err *err)
 {
   YK_TRY(norm_row(dev, spec, a, args->residual, layer->input_norm_w, err));
+  stamp(dev, stamps, YK_DECODE_PART_QKV);
   YK_TRY(multiply(dev, layer->qkv, a, b, err));
+  stamp(dev, stamps, YK_DECODE_PART_ATTENTION);
   YK_TRY(attend(dev, spec, layer, args->batch, b, a, err));
+  if (stamps) nanosleep(&(struct timespec){.tv_nsec = ATTENTION_NS}, NULL);
+  stamp(dev, stamps, YK_DECODE_PART_O);
   YK_TRY(multiply(dev, layer->o, a, b, err));
+  stamp(dev, stamps, YK_DECODE_PART_SUM_OF_O);
   YK_TRY(add_row(dev, spec, args->residual, b, err));
   YK_TRY(norm_row(dev, spec, a, args->residual, layer->post_norm_w, err));
+  stamp(dev, stamps, YK_DECODE_PART_GATE_UP);
   YK_TRY(multiply(dev, layer->gate_up, a, b, err));
+  stamp(dev, stamps, YK_DECODE_PART_DOWN);
   YK_TRY(multiply(dev, layer->down, b, a, err));
+  stamp(dev, stamps, YK_DECODE_PART_SUM_OF_DOWN);
   return add_row(dev, spec, args->residual, a, err);
 }
 
@@ -139,7 +156,8 @@ static yk_status run(yk_device *dev, const yk_decode_layers *layers, const yk_de
   atomic_fetch_add(&n_runs, 1);
   if (atomic_load(&fails)) status = yk_err_set(err, YK_E_DEVICE, "made to fail");
   for (int32_t i = 0; i < spec->n_layers && status == YK_OK; i++)
-    status = run_layer(dev, spec, &layers->layers[i], args, a, b, err);
+    status = run_layer(dev, spec, &layers->layers[i], args,
+                       args->stamps ? args->stamps + (size_t)i * YK_DECODE_N_PARTS : NULL, a, b, err);
   if (spec->final_norm_w && status == YK_OK)
     status = norm_row(dev, spec, args->y, args->residual, spec->final_norm_w, err);
   free(a);
@@ -262,20 +280,26 @@ static void layers_as_one_operation_have_the_bits_of_separate_ones(void **state)
   }
 }
 
-static void time_is_a_part_of_its_own(void **state)
+/* Runs prompts of one row, whose steps all run whole layers but for those after MOST_KV_TOKENS tokens. */
+static void times_are_those_of_the_parts(void **state)
 {
   (void)state;
+  static const yk_time_part parts[] = {YK_TIME_GEMM_QKV,  YK_TIME_ATTENTION,     YK_TIME_GEMM_O, YK_TIME_GEMM_GATE_UP,
+                                       YK_TIME_GEMM_DOWN, YK_TIME_OTHER_KERNELS, YK_TIME_LM_HEAD};
   yk_engine *engine = open_model(&models[0], true);
   yk_profile profile = {0};
   answer found;
   assert_int_equal(yk_engine_set_profile(engine, 1, NULL), YK_OK);
   fixture_read(submit(engine, 0), &found);
-  fixture_read(submit(engine, 1), &found);
+  assert_int_equal(atomic_load(&n_runs), OUTPUT);
   yk_engine_get_profile(engine, &profile);
   const double *parts_s = profile.decode.part_s[0];
-  assert_true(profile.decode.n_steps > 0 && parts_s[YK_TIME_DECODE_LAYERS] > 0 && parts_s[YK_TIME_LM_HEAD] > 0);
-  assert_true(parts_s[YK_TIME_GEMM_QKV] == 0 && parts_s[YK_TIME_ATTENTION] == 0 && parts_s[YK_TIME_GEMM_DOWN] == 0);
-  assert_true(profile.prefill.part_s[0][YK_TIME_GEMM_QKV] > 0);
+  double sum_s = 0, attention_s = (double)profile.decode.n_steps * atomic_load(&n_layers) * ATTENTION_NS * 1e-9;
+  assert_true(profile.decode.n_steps > 0);
+  assert_true(parts_s[YK_TIME_ATTENTION] >= attention_s);
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_true(parts_s[parts[i]] > 0);
+  for (int part = 0; part < YK_TIME_PARTS; part++) sum_s += parts_s[part];
+  assert_true(fabs(sum_s - profile.decode.step_s) < 0.02 * profile.decode.step_s);
   fixture_close(engine);
 }
 
@@ -294,7 +318,7 @@ static void failure_names_the_operation(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(layers_as_one_operation_have_the_bits_of_separate_ones),
-                                     cmocka_unit_test(time_is_a_part_of_its_own),
+                                     cmocka_unit_test(times_are_those_of_the_parts),
                                      cmocka_unit_test(failure_names_the_operation)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

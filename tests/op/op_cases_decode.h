@@ -118,27 +118,55 @@ static inline void decode_weights_free(decode_weights *weights)
   free(weights);
 }
 
-/* The layers on a device. */
+/* A rank's share of the heads and of the FFN's channels, which n_ranks divides. */
+typedef struct decode_share {
+  int32_t rank, n_ranks;
+} decode_share;
+
+/* The shape of a rank's layers. */
+static inline decode_shape decode_shape_of(const decode_shape *whole, int32_t n_ranks)
+{
+  decode_shape shape = *whole;
+  shape.n_q_heads /= n_ranks;
+  shape.n_kv_heads /= n_ranks;
+  shape.ffn /= n_ranks;
+  return shape;
+}
+
+/* The layers of a rank on a device. */
 typedef struct decode_model {
   const decode_weights *weights;
-  const decode_shape *shape;
+  const decode_shape *shape; /* of the rank's layers */
   yk_device *dev;
   yk_linear *linears[DECODE_MAX_LAYERS][DECODE_N_LINEARS];
   op_array norms[DECODE_MAX_LAYERS][DECODE_N_NORMS], final_norm;
   op_array x, qkv, heads, gated, result; /* rows between the separate operations */
 } decode_model;
 
-static inline yk_linear *decode_linear_new(yk_device *dev, const decode_weights *weights, int32_t layer, int linear)
+/* Rows of o and down, columns of the others. The biases of results are on rank 0. */
+static inline yk_linear_part decode_part_of(const decode_weights *weights, int32_t layer, int part, decode_share share)
+{
+  const linear_part_case *whole = &weights->parts[part];
+  const bool is_result = part == DECODE_O || part == DECODE_DOWN;
+  yk_linear_part of_rank = {.weight = weights->layers[layer][part].view,
+                            .k = whole->k_slice,
+                            .n = whole->n_slice,
+                            .group_local = whole->group_local,
+                            .use_bias = whole->use_bias && (!is_result || share.rank == 0)};
+  yk_range *range = is_result ? &of_rank.k : &of_rank.n;
+  const int64_t size = yk_range_size(*range) / share.n_ranks;
+  *range = (yk_range){share.rank * size, (share.rank + 1) * size};
+  return of_rank;
+}
+
+static inline yk_linear *decode_linear_new(yk_device *dev, const decode_weights *weights, int32_t layer, int linear,
+                                           decode_share share)
 {
   yk_linear *created = NULL;
   yk_linear_spec spec = {.n_matrices = 1, .max_tokens = 4};
   if (linear == DECODE_LINEAR_GATE_UP) spec.activation = weights->shape->activation;
   for (int p = decode_first_part[linear]; p < decode_first_part[linear + 1]; p++)
-    spec.parts[spec.n_parts++] = (yk_linear_part){.weight = weights->layers[layer][p].view,
-                                                  .k = weights->parts[p].k_slice,
-                                                  .n = weights->parts[p].n_slice,
-                                                  .group_local = weights->parts[p].group_local,
-                                                  .use_bias = weights->parts[p].use_bias};
+    spec.parts[spec.n_parts++] = decode_part_of(weights, layer, p, share);
   op_ok(dev->ops->linear_create(dev, &spec, &created, &err));
   return created;
 }
@@ -152,9 +180,10 @@ static inline op_array decode_norm_new(yk_device *dev, int32_t n, op_random *ran
   return norm;
 }
 
-static inline decode_model *decode_model_new(yk_device *dev, const decode_weights *weights)
+/* shape: of the rank's layers; must outlive the model. */
+static inline decode_model *decode_model_of_rank(yk_device *dev, const decode_weights *weights,
+                                                 const decode_shape *shape, decode_share share)
 {
-  const decode_shape *shape = weights->shape;
   const yk_head_layout heads = decode_heads(shape);
   const int32_t sizes[DECODE_N_NORMS] = {shape->hidden, shape->hidden, heads.head_dim, heads.head_dim};
   op_random random = {.seed = 4100};
@@ -162,7 +191,8 @@ static inline decode_model *decode_model_new(yk_device *dev, const decode_weight
   assert_non_null(model);
   *model = (decode_model){.weights = weights, .shape = shape, .dev = dev};
   for (int32_t layer = 0; layer < shape->n_layers; layer++) {
-    for (int i = 0; i < DECODE_N_LINEARS; i++) model->linears[layer][i] = decode_linear_new(dev, weights, layer, i);
+    for (int i = 0; i < DECODE_N_LINEARS; i++)
+      model->linears[layer][i] = decode_linear_new(dev, weights, layer, i, share);
     for (int i = 0; i < DECODE_N_NORMS; i++) model->norms[layer][i] = decode_norm_new(dev, sizes[i], &random);
   }
   model->final_norm = decode_norm_new(dev, shape->hidden, &random);
@@ -172,6 +202,11 @@ static inline decode_model *decode_model_new(yk_device *dev, const decode_weight
   model->gated = op_array_new(dev, dev->dtype, (size_t)shape->ffn);
   model->result = op_array_new(dev, dev->dtype, (size_t)shape->hidden);
   return model;
+}
+
+static inline decode_model *decode_model_new(yk_device *dev, const decode_weights *weights)
+{
+  return decode_model_of_rank(dev, weights, weights->shape, (decode_share){0, 1});
 }
 
 static inline void decode_model_free(decode_model *model)
@@ -248,6 +283,29 @@ static inline void decode_fill(decode_run *run, int32_t n_tokens)
     of_layer.v_cache = *decode_cache(run, layer, 1);
     op_normals_draw(&random, 1.0, of_layer.k_cache.values, of_layer.k_cache.n);
     op_normals_draw(&random, v_sigma, of_layer.v_cache.values, of_layer.v_cache.n);
+    poison_unused_slots(run->model->dev, &of_layer);
+  }
+}
+
+/* The first n_tokens tokens of a rank's caches become those of its KV heads in the caches of the whole layers, all
+ * other slots NaNs. */
+static inline void decode_fill_share(decode_run *run, decode_run *whole, int32_t n_tokens, int32_t rank)
+{
+  const yk_head_layout *heads = &run->scene_shape.heads, *of_whole = &whole->scene_shape.heads;
+  const size_t n_bytes = (size_t)heads->head_dim * sizeof(double);
+  run->scene.kv_tokens[0] = n_tokens;
+  for (int32_t layer = 0; layer < run->model->shape->n_layers; layer++) {
+    scene of_layer = run->scene;
+    of_layer.k_cache = *decode_cache(run, layer, 0);
+    of_layer.v_cache = *decode_cache(run, layer, 1);
+    for (int side = 0; side < 2; side++)
+      for (int32_t i = 0; i < n_tokens * heads->n_kv_heads; i++) {
+        const int32_t token = i / heads->n_kv_heads, head = i % heads->n_kv_heads;
+        const int64_t to = cache_index(heads, slot_of(&run->scene, 0, token), head);
+        const int64_t from = cache_index(of_whole, slot_of(&whole->scene, 0, token), rank * heads->n_kv_heads + head);
+        memcpy((side ? &of_layer.v_cache : &of_layer.k_cache)->values + to,
+               decode_cache(whole, layer, side)->values + from, n_bytes);
+      }
     poison_unused_slots(run->model->dev, &of_layer);
   }
 }

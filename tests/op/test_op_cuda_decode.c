@@ -120,13 +120,19 @@ static void both_sides_free(both_sides *sides)
   free(sides);
 }
 
-static void launch(const gpu_side *side)
+/* stamps: as in yk_decode_layers_args. */
+static void launch_timed(const gpu_side *side, int64_t *stamps)
 {
   yk_device *dev = side->model->dev;
   const yk_decode_layers_args args = {
-      .residual = side->run->residual.dev, .y = side->run->y.dev, .batch = &side->run->scene.batch};
+      .residual = side->run->residual.dev, .y = side->run->y.dev, .batch = &side->run->scene.batch, .stamps = stamps};
   assert_true(dev->ops->decode_layers_takes(dev, side->layers, args.batch));
   op_ok(dev->ops->decode_layers_run(dev, side->layers, &args, &err));
+}
+
+static void launch(const gpu_side *side)
+{
+  launch_timed(side, NULL);
 }
 
 /* Largest error of all outputs. */
@@ -436,6 +442,38 @@ static void test_same_bits_without_waits(void **state)
   assert_int_equal(n_different, 0);
 }
 
+/* A timed step has the bits of a step without stamps. Its parts begin one after the other, between the stamps of
+ * operations before and after the step. */
+static void test_stamps(void **state)
+{
+  enum { MOST = DECODE_MAX_LAYERS * YK_DECODE_N_PARTS + 2 };
+  for (int i = 0; each_case(i, i < N_REPEATED); i++) {
+    yk_device *dev = op_device_new(*state, gpu_dtypes[i % 2], 1, 16);
+    gpu_side side = repeated_side_new(dev, i);
+    const int32_t n = repeated[i].shape.n_layers * YK_DECODE_N_PARTS;
+    decode_result plain = decode_result_new(&repeated[i].shape, dev->dtype);
+    decode_result timed = decode_result_new(&repeated[i].shape, dev->dtype);
+    int64_t stamps[MOST], *memory;
+    void *allocated = NULL;
+    op_ok(dev->ops->alloc(dev, sizeof stamps, &allocated, &err));
+    memory = allocated;
+    run_repeated(&side, i, &plain);
+    decode_place(side.run, repeated[i].n_tokens - 1);
+    op_ok(dev->ops->timestamp(dev, memory, &err));
+    launch_timed(&side, memory + 1);
+    op_ok(dev->ops->timestamp(dev, memory + 1 + n, &err));
+    decode_fetch(side.run, &timed);
+    op_ok(dev->ops->download(dev, stamps, memory, (size_t)(n + 2) * sizeof *stamps, &err));
+    for (int32_t part = 0; part <= n; part++) assert_true(stamps[part] > 0 && stamps[part] <= stamps[part + 1]);
+    assert_true(stamps[n + 1] - stamps[0] < 1000000000);
+    assert_int_equal(count_different(&timed, &plain, 0), 0);
+    dev->ops->free(dev, memory);
+    decode_result_free(&plain), decode_result_free(&timed);
+    gpu_side_free(&side);
+    dev->ops->destroy(dev);
+  }
+}
+
 /* Two models of one device, whose steps alternate without waits. */
 static void test_two_prepared_forms(void **state)
 {
@@ -533,11 +571,12 @@ int main(int argc, char **argv)
       ON_TARGET(test_longest_sequences, target),
       ON_TARGET(test_same_bits_again, target),
       ON_TARGET(test_same_bits_without_waits, target),
+      ON_TARGET(test_stamps, target),
       ON_TARGET(test_two_prepared_forms, target),
       ON_TARGET(test_refused_layers, target),
       ON_TARGET(test_refused_steps, target),
   };
-  enum { N_TESTS = sizeof tests / sizeof *tests, N_INDEPENDENT = 6 };
+  enum { N_TESTS = sizeof tests / sizeof *tests, N_INDEPENDENT = 7 };
   const struct CMUnitTest small[] = {ON_TARGET(test_few_shapes, target), ON_TARGET(test_refused_layers, target)};
   if (gpu_is_small()) return cmocka_run_group_tests(small, NULL, NULL);
   if (target == &cuda_target) return cmocka_run_group_tests(tests, NULL, NULL);

@@ -185,12 +185,12 @@ static void test_operations_of_graphs(void **state)
 {
   (void)state;
   static const yk_device_ops ops = {.timestamp = timestamp};
-  static const yk_timed_operation whole[] = {{YK_OPERATION_OTHER, -1, "embedding"},
-                                             {YK_OPERATION_DECODE_LAYERS, -1, "decode layers"}},
-                                  apart[] = {{YK_OPERATION_OTHER, -1, "embedding"},
-                                             {YK_OPERATION_GEMM_QKV, 0, "qkv_proj"},
-                                             {YK_OPERATION_ATTENTION, 0, "attention"}},
-                                  head = {YK_OPERATION_LM_HEAD, -1, "lm_head"};
+  static const yk_timed_operation whole[] = {{.kind = YK_OPERATION_OTHER, .layer = -1, .name = "embedding"},
+                                             {.kind = YK_OPERATION_STATES, .layer = 0, .name = "gated delta net"}},
+                                  apart[] = {{.kind = YK_OPERATION_OTHER, .layer = -1, .name = "embedding"},
+                                             {.kind = YK_OPERATION_GEMM_QKV, .layer = 0, .name = "qkv_proj"},
+                                             {.kind = YK_OPERATION_ATTENTION, .layer = 0, .name = "attention"}},
+                                  head = {.kind = YK_OPERATION_LM_HEAD, .layer = -1, .name = "lm_head"};
   yk_device dev = {.ops = &ops};
   yk_timed_operation operations[8];
   int64_t table[8];

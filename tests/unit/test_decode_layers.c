@@ -106,6 +106,7 @@ static const refusal refusals[] = {
     {"integer sums of o over ranks", "format_w8a8", &yk_attention_grouped, 0, run_on_two_ranks},
     {"integer sums of down over ranks", "format_w8a8", &yk_ffn_dense, 0, run_on_two_ranks},
     {"no gate", "qwen3", &yk_ffn_dense, 0, take_gate_away},
+    {"three query heads for two KV heads", "llama_uneven", &yk_attention_grouped, 0, run_on_two_ranks},
 };
 
 /* Sublayers that the operation can express: heads with norms and biases, partial rotation, several ranks that add
@@ -262,11 +263,11 @@ static void destroy(yk_device *dev, yk_decode_layers *layers)
 /* ---- A stand-in for the communicator of two ranks, of which this is rank 1 --------------------------------------- */
 
 static struct {
-  char memory[2];          /* of the ranks */
-  bool is_opened;          /* both ranks give memory, and both devices can access it */
-  int32_t other_traits[4]; /* of rank 0 */
+  char memory[2];                               /* of the ranks */
+  bool is_opened;                               /* both ranks give memory, and both devices can access it */
+  int32_t other_traits[YK_DECODE_N_TRAITS + 1]; /* of rank 0, then whether it has a kernel */
   yk_decode_peers peers;
-  int n_connected;
+  int n_opened, n_connected;
   volatile int32_t is_aborted;
   yk_status status;
 } group;
@@ -296,6 +297,7 @@ static yk_status transfer(yk_device *dev, void *dst, const void *src, size_t n_b
 static yk_status open_memories(yk_comm *comm, void *memory, void **opened, yk_err *err)
 {
   (void)comm;
+  group.n_opened++;
   if (group.status != YK_OK) return yk_err_set(err, group.status, "made to fail");
   for (int i = 0; i < 2; i++) opened[i] = group.is_opened && memory ? &group.memory[i] : NULL;
   return YK_OK;
@@ -312,15 +314,16 @@ static yk_status largest(yk_comm *comm, int32_t *data, int64_t count, yk_reducti
   return YK_OK;
 }
 
-static const volatile int32_t *abort_flag(const yk_comm *comm)
+static bool peer_wait(const yk_comm *comm, yk_peer_wait *out)
 {
   (void)comm;
-  return &group.is_aborted;
+  *out = (yk_peer_wait){.is_aborted = &group.is_aborted};
+  return true;
 }
 
 static const yk_comm_ops without_flag = {.open_memories = open_memories}, with_flag = {.open_memories = open_memories,
                                                                                        .all_reduce_i32 = largest,
-                                                                                       .abort_flag = abort_flag};
+                                                                                       .peer_wait = peer_wait};
 static const yk_device_ops with_operation = {.upload = transfer,
                                              .download = transfer,
                                              .decode_layers_create = create,
@@ -338,7 +341,7 @@ typedef struct stand_in {
   yk_sublayer attention[N_LAYERS], ffn[N_LAYERS];
   char places[N_LAYERS][6], final_norm;
   float rope;
-  int32_t n_adapters, partial[2 * YK_DECODE_N_TRAITS];
+  int32_t n_adapters, partial[2 * (YK_DECODE_N_TRAITS + 1)];
 } stand_in;
 
 static void stand_in_make(stand_in *s)
@@ -519,6 +522,7 @@ static void open_group(void)
   memset(&group, 0, sizeof group);
   group.is_opened = true;
   for (int32_t i = 0; i < YK_DECODE_N_TRAITS; i++) group.other_traits[i] = 5 + i;
+  group.other_traits[YK_DECODE_N_TRAITS] = 1;
 }
 
 static void ranks_are_connected(void **state)
@@ -532,7 +536,7 @@ static void ranks_are_connected(void **state)
   assert_int_equal(group.n_connected, 1);
   assert_ptr_equal(group.peers.exchange[0], &group.memory[0]);
   assert_ptr_equal(group.peers.exchange[1], &group.memory[1]);
-  assert_true(group.peers.is_aborted == &group.is_aborted);
+  assert_true(group.peers.wait.is_aborted == &group.is_aborted);
   assert_ptr_equal(s.model.decode, device.made);
 }
 
@@ -556,10 +560,16 @@ static void have_no_kernel(void)
   device.made = NULL;
 }
 
+static void let_rank_0_have_none(void)
+{
+  memset(group.other_traits, 0, sizeof group.other_traits);
+}
+
 static void ranks_that_differ_run_layer_by_layer(void **state)
 {
   (void)state;
-  static void (*const changes[])(void) = {close_memories, divide_otherwise, have_less, have_no_kernel};
+  static void (*const changes[])(void) = {close_memories, divide_otherwise, have_less, have_no_kernel,
+                                          let_rank_0_have_none};
   for (size_t i = 0; each_case(i, i < sizeof changes / sizeof *changes); i++) {
     stand_in s;
     stand_in_make(&s);
@@ -567,6 +577,7 @@ static void ranks_that_differ_run_layer_by_layer(void **state)
     changes[i]();
     const int n_made = device.made ? 1 : 0;
     assert_int_equal(connect_two(&s, NULL), YK_OK);
+    assert_int_equal(group.n_opened, changes[i] == close_memories); /* not if the forms differ */
     assert_int_equal(group.n_connected, 0);
     assert_null(s.model.decode);
     assert_int_equal(device.n_destroyed, n_made);

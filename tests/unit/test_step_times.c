@@ -271,12 +271,32 @@ static void stamps_are_taken_off(void **state)
   }
 }
 
+/* An operation that stamps its parts itself takes no longer for that. */
+static void internal_stamps_take_no_time(void **state)
+{
+  (void)state;
+  const int64_t stamp_ns = 1000;
+  static made_step m;
+  yk_step_sums sums = {0};
+  yk_step_times times;
+  make(&four_alike, &m);
+  for (int r = 0; r < 4; r++)
+    for (int32_t i = 0; i < m.ranks[r].n; i++)
+      m.operations[r][i].is_internal = m.operations[r][i].kind == YK_OPERATION_GEMM_QKV;
+  yk_step_sums_add(&sums, &m.step);
+  yk_step_sums_correct(&sums, 4, (double)stamp_ns, &times);
+  assert_near(times.timestamp_cost_s, (2 * N_LAYERS + 2) * (double)stamp_ns * 1e-9, 1e-12);
+  assert_near(times.part_s[0][YK_TIME_GEMM_QKV], N_LAYERS * 20000e-9, 1e-12);
+  assert_near(times.part_s[0][YK_TIME_GEMM_DOWN], N_LAYERS * 19000e-9, 1e-12);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_alike),          cmocka_unit_test(clocks_apart),
-                                     cmocka_unit_test(a_slow_rank_is_named), cmocka_unit_test(clocks_that_drift),
-                                     cmocka_unit_test(a_single_rank),        cmocka_unit_test(nothing_takes_time),
-                                     cmocka_unit_test(stamps_are_taken_off), cmocka_unit_test(a_link_has_a_latency),
-                                     cmocka_unit_test(bounds_are_kept)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(ranks_alike),          cmocka_unit_test(clocks_apart),
+      cmocka_unit_test(a_slow_rank_is_named), cmocka_unit_test(clocks_that_drift),
+      cmocka_unit_test(a_single_rank),        cmocka_unit_test(nothing_takes_time),
+      cmocka_unit_test(stamps_are_taken_off), cmocka_unit_test(a_link_has_a_latency),
+      cmocka_unit_test(bounds_are_kept),      cmocka_unit_test(internal_stamps_take_no_time)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -208,38 +208,10 @@ static void test_predict(void **state)
   json_decref(study);
 }
 
-/* Layers run as one operation on one rank: their 60 us scale as products and attention of the other counts do. */
-static void test_predict_from_whole_layers(void **state)
-{
-  (void)state;
-  json_t *points = json_array(), *predictions, *left_out;
-  for (int ranks = 1; ranks <= 4; ranks *= 2) {
-    json_t *point = make_point(ranks, 4, 1e6 / (60.0 / ranks + 40), 0.001);
-    if (ranks == 1) set_time(point, "decode_layers", 60);
-    set_time(point, "gemm_down", ranks == 1 ? 0 : 36.0 / ranks);
-    set_time(point, "attention", ranks == 1 ? 0 : 24.0 / ranks);
-    set_time(point, "host", 40);
-    json_array_append_new(points, point);
-  }
-  json_t *study = json_pack("{s:i, s:o}", "yoke_study", 1, "points", points);
-  const int ranks[] = {8};
-  for (int n_counts = 3; n_counts > 0; n_counts -= 2) { /* with the other counts, and alone */
-    while ((int)json_array_size(points) > n_counts) json_array_remove(points, json_array_size(points) - 1);
-    assert_int_equal(yk_study_predict(study, ranks, 1, &predictions, &left_out, NULL), YK_OK);
-    near(number_of(json_array_get(predictions, 0), "output_throughput"), 1e6 / 47.5, 1e-9);
-    for (size_t i = 0; i < json_array_size(left_out); i++)
-      assert_true(fabs(number_of(json_array_get(left_out, i), "error")) < 1e-9);
-    json_decref(predictions);
-    json_decref(left_out);
-  }
-  json_decref(study);
-}
-
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_pieces),          cmocka_unit_test(test_split),
-      cmocka_unit_test(test_split_of_states), cmocka_unit_test(test_predict_uneven),
-      cmocka_unit_test(test_predict),         cmocka_unit_test(test_predict_from_whole_layers)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_pieces), cmocka_unit_test(test_split),
+                                     cmocka_unit_test(test_split_of_states), cmocka_unit_test(test_predict_uneven),
+                                     cmocka_unit_test(test_predict)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

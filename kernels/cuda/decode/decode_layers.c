@@ -134,7 +134,7 @@ static yk_status upload_weights(yk_cuda_device *cuda, const yk_decode_layers_spe
   return status;
 }
 
-/* A launch may read the table before the preceding kernel has ended, so the upload must be complete. */
+/* Other ranks store into the exchange memory once they are connected, so its zeros must be in place. */
 static yk_status load(yk_cuda_device *cuda, const yk_decode_layers_spec *spec, yk_decode_layers *layers, yk_err *err)
 {
   YK_TRY(upload_weights(cuda, spec, layers, err));
@@ -159,9 +159,12 @@ yk_status yk_cuda_decode_layers_create(yk_device *dev, const yk_decode_layers_sp
   if (!layers) return yk_err_set(err, YK_E_NOMEM, "no memory for the layers of a decode step");
   *layers = (yk_decode_layers){
       .shape = shape, .max_kv_tokens = max_kv_tokens, .rope = spec->rope, .final_norm_w = spec->final_norm_w};
-  yk_status status = load(cuda, spec, layers, err);
+  yk_err why = {0};
+  yk_status status = load(cuda, spec, layers, &why);
   if (status != YK_OK) {
     yk_cuda_decode_layers_destroy(dev, layers);
+    if (status == YK_E_CAPACITY) return YK_OK; /* no memory left: the layers run one by one */
+    if (err) *err = why;
     return status;
   }
   if (spec->n_ranks == 1) layers->peers.exchange[0] = layers->exchange;
@@ -218,7 +221,8 @@ yk_status yk_cuda_decode_layers_run(yk_device *dev, const yk_decode_layers *laye
                          .kv_slot = args->batch->kv_slots,
                          .kv_tokens = args->batch->kv_tokens,
                          .block_table = args->batch->block_tables,
-                         .is_aborted = layers->peers.is_aborted};
+                         .stamps = args->stamps,
+                         .wait = layers->peers.wait};
   memcpy(call.exchange, layers->peers.exchange, sizeof call.exchange);
   YK_TRY(yk_cuda_enter(cuda, err));
   return yk_cuda_check(cuda, yk_decode_launch(&cuda->wna16, &layers->shape, &call, cuda->stream), "decode layers", err);

@@ -7,7 +7,7 @@
 
 /* yk_cuda_decode_layers_create - *out is NULL unless every linear layer is one GEMM of 4-bit integers with one group in
  *   each K tile and inputs in order, without adapters and slices of K, every cache has the activation type, and the
- *   kernel takes the shape. Errors: YK_E_NOMEM, YK_E_CAPACITY, YK_E_DEVICE. */
+ *   kernel takes the shape and its memory fits. Errors: YK_E_NOMEM, YK_E_DEVICE. */
 yk_status yk_cuda_decode_layers_create(yk_device *dev, const yk_decode_layers_spec *spec, yk_decode_layers **out,
                                        yk_err *err);
 void *yk_cuda_decode_layers_exchange(yk_device *dev, yk_decode_layers *layers, int32_t traits[YK_DECODE_N_TRAITS]);

@@ -13,6 +13,7 @@
 #include "kernels/cuda/common/activation.cuh"
 #include "kernels/cuda/decode/attention.cuh"
 #include "kernels/cuda/decode/products.cuh"
+#include "kernels/cuda/ptx/clock.cuh"
 
 namespace yk_decode {
 
@@ -58,6 +59,13 @@ __device__ __forceinline__ void add_chunk(const uint4 &chunk, float (&sums)[CHUN
   for (int i = 0; i < CHUNK; i++) sums[i] = fmaf(unit, static_cast<float>(m[i]), sums[i]);
 }
 
+/* The beginning of a part of a layer, in a timed step. Thread block 0 stands for all. */
+__device__ __forceinline__ void stamp(const params &p, int layer, int part)
+{
+  if (p.call.stamps && blockIdx.x == 0 && threadIdx.x == 0)
+    p.call.stamps[layer * YK_DECODE_N_PARTS + part] = static_cast<int64_t>(yk_ptx::nanoseconds());
+}
+
 /* A GEMM: its input, K tiles of the input, and panels of the thread block. */
 struct gemm_work {
   /* With norm_w, the row of each rank is added to the residual, and the input is the residual's norm; otherwise it is
@@ -65,6 +73,7 @@ struct gemm_work {
   const uint4 *row;
   const void *norm_w;
   int n_tiles, n_panels;
+  int layer, part; /* of the stamp when the input is complete; part -1: none */
 };
 
 /* sums += the chunks of the ranks from 1 on, for lanes with is_valid. Called by all lanes. from: the chunk of rank 0;
@@ -75,7 +84,7 @@ __device__ __forceinline__ void add_other_ranks(const params &p, packet_reader<t
 #pragma unroll 1
   for (int rank = 1; rank < p.shape.n_ranks; rank++) {
     from += p.exchange.row_chunks;
-    if (is_valid) await_chunk(reader, from, layer, chunk);
+    if (is_valid) await_chunk(reader, from, rank == p.shape.rank ? NO_RANK : rank, layer, chunk);
     __syncwarp();
     add_chunk(chunk, sums);
     chunk.x = ~layer; /* nothing of the next rank is loaded */
@@ -92,7 +101,8 @@ __device__ __forceinline__ void multiply_row(const params &p, packet_reader<SHAR
 {
   constexpr int N = 3; /* passes whose packets are in flight together */
   const int warp = threadIdx.x / WARP, n_chunks = gemm.n_tiles * CHUNK_LANES;
-  const int n_tiles = (gemm.n_tiles - warp + WARPS - 1) / WARPS; /* of the warp */
+  const int n_tiles = (gemm.n_tiles - warp + WARPS - 1) / WARPS;        /* of the warp */
+  const int first_rank = gemm.norm_w && p.shape.rank > 0 ? 0 : NO_RANK; /* of the row's chunks that are awaited first */
   uint4 packets[N] = {};
   float sum = 0.0f;
 #pragma unroll
@@ -106,7 +116,7 @@ __device__ __forceinline__ void multiply_row(const params &p, packet_reader<SHAR
     if (gemm.norm_w && is_valid) w = static_cast<const uint4 *>(gemm.norm_w)[chunk];
     if constexpr (SHARED)
       if (gemm.norm_w && gemm.row && is_valid) other = load_chunk<true>(gemm.row + p.exchange.row_chunks + chunk);
-    if (gemm.row && is_valid) await_chunk(reader, gemm.row + chunk, layer, packets[0]);
+    if (gemm.row && is_valid) await_chunk(reader, gemm.row + chunk, first_rank, layer, packets[0]);
     __syncwarp(); /* lanes continue together; all have read x of the pass before */
     if (gemm.norm_w) {
       float elements[CHUNK] = {};
@@ -124,6 +134,7 @@ __device__ __forceinline__ void multiply_row(const params &p, packet_reader<SHAR
     for (int j = 0; j + 1 < N; j++) packets[j] = packets[j + 1];
     packets[N - 1] = {};
     if (gemm.row && later < n_chunks) packets[N - 1] = load_chunk<SHARED>(gemm.row + later);
+    if (i == 0 && gemm.part >= 0) stamp(p, gemm.layer, gemm.part);
     multiply_panels<DTYPE>(ring, gemm.n_panels, min(n_tiles - PASS_TILES * i, PASS_TILES), i == 0, x, sums);
   }
   if (n_tiles <= 0) clear_sums(sums, gemm.n_panels);
@@ -193,6 +204,15 @@ __device__ __forceinline__ void send_columns(const params &p, const float *sums,
     for (int rank = 0; rank < p.shape.n_ranks; rank++)
       yk_ptx::store_relaxed_sys128(static_cast<uint4 *>(p.call.exchange[rank]) + at, packet);
   }
+}
+
+/* The part that a GEMM is. Attention or a sum of ranks follows all but gate and up. */
+__device__ __forceinline__ int part_of_gemm(int gemm)
+{
+  static_assert(YK_DECODE_PART_QKV == 0 && YK_DECODE_PART_O == 2 && YK_DECODE_PART_GATE_UP == 4 &&
+                    YK_DECODE_PART_DOWN == 5,
+                "parts of GEMMs");
+  return gemm == YK_DECODE_DOWN ? YK_DECODE_PART_DOWN : 2 * gemm;
 }
 
 /* Initialises the thread block's shared memory, except rings and units. */
@@ -284,7 +304,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1) decode_layers(const __grid_c
   const attention_state attention = {p, shared, share, n_tokens};
   const residual_row<T> residual = {
       reinterpret_cast<typename residual_row<T>::chunk_elements *>(shared + p.shared.residual), p.shape.hidden / CHUNK};
-  packet_reader<SHARED> reader = {p.call.is_aborted};
+  packet_reader<SHARED> reader = {p.call.wait};
   residual.load(p.call.residual);
   sync_warps();
 #pragma unroll 1
@@ -299,7 +319,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1) decode_layers(const __grid_c
       const panel_range range = reinterpret_cast<const panel_range *>(shared + p.shared.ranges)[gemm];
       const uint4 *row = p.exchange_memory + p.exchange.input_of[gemm];
       const void *norm_w = gemm == YK_DECODE_QKV ? w.input_norm_w : gemm == YK_DECODE_GATE_UP ? w.post_norm_w : nullptr;
-      const gemm_work work = {layer + gemm > 0 ? row : nullptr, norm_w, p.n_tiles[gemm], is_end ? 0 : range.count};
+      const gemm_work work = {layer + gemm > 0 ? row : nullptr, norm_w, p.n_tiles[gemm],
+                              is_end ? 0 : range.count,         layer,  is_end ? -1 : part_of_gemm(gemm)};
       /* The buffer that the GEMM before last has used: all warps have read it before the last GEMM's barrier. */
       float *sums = reinterpret_cast<float *>(shared + p.shared.sums[gemm % 2]);
       multiply_row<DTYPE>(p, reader, work, residual, tag, ring, x, squares, sums);
@@ -310,6 +331,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1) decode_layers(const __grid_c
       }
       if (gemm == YK_DECODE_QKV) tag++;
       send_columns<T, SHARED>(p, sums, gemm, range, w.bias[gemm], norm_w ? squares : nullptr, tag);
+      if (gemm != YK_DECODE_GATE_UP) stamp(p, layer, part_of_gemm(gemm) + 1);
       if (gemm == YK_DECODE_QKV && share.kv_head >= 0) attend<T>(reader, attention, w, ring, tag);
     }
   }

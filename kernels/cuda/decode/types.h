@@ -45,7 +45,8 @@ typedef struct yk_decode_call {
   /* exchange of each rank: yk_decode_exchange_bytes, zeroed once; every launch leaves it ready for the next launch. All
    * ranks launch together, each in its own stream. */
   void *exchange[YK_DECODE_MOST_RANKS];
-  const volatile int32_t *is_aborted; /* for several ranks: not 0 ends the launch soon, with undefined results */
+  int64_t *stamps;   /* of yk_decode_layers_args */
+  yk_peer_wait wait; /* for several ranks; a launch that ends without the others has undefined results */
 } yk_decode_call;
 
 #endif

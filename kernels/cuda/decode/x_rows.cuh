@@ -1,7 +1,7 @@
 /* x_rows.cuh - the input row of a GEMM in shared memory, as integers of 15 bits for mma.sync of 8 bits.
  *
- * The inputs of a K tile share a power of two: x = 2^s (256 high + low), where high and low are signed bytes. The error
- * is at most 2^-14 of the tile's largest input.
+ * The inputs of a K tile share a power of two: x = 2^s (256 high + low), where high and low are signed bytes. Rounding
+ * adds at most 2^-14 of the tile's largest input to the error of exchanged chunks.
  *
  * mma.sync sums over inputs in any order that both operands share. The bytes of weights come in the order in which the
  * packed words hold them (packed_layout.cuh): inputs 2t, 2t + 8, 2t + 1, 2t + 9 of a k16 step for lane 4 g + t. A K
@@ -99,8 +99,9 @@ __device__ __forceinline__ void store_chunk(const uint4 &packet, const x_tiles &
   const int exponent = exponent_of(packet), largest = max_of_tile(exponent);
   int v[CHUNK];
   integers_of(packet, v);
+  const int shift = min(16 + largest - exponent, 30);
 #pragma unroll
-  for (int i = 0; i < CHUNK; i++) v[i] >>= min(17 + largest - exponent, 31);
+  for (int i = 0; i < CHUNK; i++) v[i] = ((v[i] >> shift) + 1) >> 1; /* to nearest */
   store_integers(v, largest, to);
 }
 

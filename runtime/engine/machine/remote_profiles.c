@@ -9,13 +9,13 @@
 #include "engine/machine/processes.h"
 #include "engine/machine/remote_buffer.h"
 
-enum { NAME_BYTES = 35 };
+enum { NAME_BYTES = 34 };
 
 /* A stamp in a message. */
 typedef struct sent_stamp {
   int64_t begin_ns;
   int32_t layer;
-  uint8_t kind;
+  uint8_t kind, is_internal;
   char name[NAME_BYTES];
 } sent_stamp;
 
@@ -68,7 +68,10 @@ static void write_profile(char *to, const yk_step_profile *profile)
   memcpy(to, &head, sizeof head);
   for (int32_t i = 0; i < profile->n; i++) {
     const yk_timed_operation *operation = &profile->operations[i];
-    sent_stamp stamp = {.begin_ns = profile->begin_ns[i], .layer = operation->layer, .kind = (uint8_t)operation->kind};
+    sent_stamp stamp = {.begin_ns = profile->begin_ns[i],
+                        .layer = operation->layer,
+                        .kind = (uint8_t)operation->kind,
+                        .is_internal = operation->is_internal};
     snprintf(stamp.name, sizeof stamp.name, "%s", operation->name);
     memcpy(to + sizeof head + (size_t)i * sizeof stamp, &stamp, sizeof stamp);
   }
@@ -117,8 +120,10 @@ static yk_status read_profile(yk_step_profile *profile, const char *from, int32_
   for (int32_t i = 0; i < head.n; i++) {
     sent_stamp stamp;
     memcpy(&stamp, from + sizeof head + (size_t)i * sizeof stamp, sizeof stamp);
-    profile->operations[i] =
-        (yk_timed_operation){.kind = (yk_operation_kind)stamp.kind, .layer = stamp.layer, .name = name_of(&stamp, own)};
+    profile->operations[i] = (yk_timed_operation){.kind = (yk_operation_kind)stamp.kind,
+                                                  .layer = stamp.layer,
+                                                  .name = name_of(&stamp, own),
+                                                  .is_internal = stamp.is_internal != 0};
     profile->begin_ns[i] = stamp.begin_ns;
   }
   return YK_OK;

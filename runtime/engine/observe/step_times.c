@@ -21,7 +21,6 @@ const char *yk_time_part_name(yk_time_part part)
       [YK_TIME_LAUNCH_GAP] = "launch_gap",
       [YK_TIME_HOST] = "host",
       [YK_TIME_STATES] = "states",
-      [YK_TIME_DECODE_LAYERS] = "decode_layers",
   };
   return (unsigned)part < YK_TIME_PARTS ? names[part] : "unknown";
 }
@@ -37,7 +36,6 @@ static yk_time_part part_of(yk_operation_kind kind, int n_ranks)
   case YK_OPERATION_LM_HEAD: return YK_TIME_LM_HEAD;
   case YK_OPERATION_ATTENTION: return YK_TIME_ATTENTION;
   case YK_OPERATION_STATES: return YK_TIME_STATES;
-  case YK_OPERATION_DECODE_LAYERS: return YK_TIME_DECODE_LAYERS;
   case YK_OPERATION_ALL_REDUCE: return n_ranks > 1 ? YK_TIME_ALL_REDUCE_TRANSFER : YK_TIME_OTHER_KERNELS;
   case YK_OPERATION_GATHER: return YK_TIME_LOGITS_GATHER;
   case YK_OPERATION_SAMPLING: return YK_TIME_SAMPLING;
@@ -155,7 +153,7 @@ static void add_rank(yk_step_sums *sums, const yk_timed_step *step, int r, int f
   for (int32_t i = 0; i + 1 < rank->n; i++) {
     yk_time_part part = part_of(rank->operations[i].kind, step->n_ranks);
     part_ns[part] += (double)(rank->begin_ns[i + 1] - rank->begin_ns[i]);
-    n_stamps[part]++;
+    if (!rank->operations[i].is_internal) n_stamps[part]++;
   }
   for (int32_t i = 0; i + 1 < first->n; i++)
     if (first->operations[i].kind == YK_OPERATION_SAMPLING) sampling_ns += first->begin_ns[i + 1] - first->begin_ns[i];

@@ -37,7 +37,7 @@ typedef struct yk_step_sums {
   uint64_t n_steps, n_all_reduces, slowest[YK_MAX_RANKS];
   double step_ns;
   double part_ns[YK_MAX_RANKS][YK_TIME_PARTS];
-  double n_stamps[YK_MAX_RANKS][YK_TIME_PARTS]; /* stamps in each part */
+  double n_stamps[YK_MAX_RANKS][YK_TIME_PARTS]; /* in each part, that take time */
 } yk_step_sums;
 
 /* yk_timed_step_of_stage - the measurements of one stage's ranks, as a step of a single stage. */
@@ -58,7 +58,7 @@ bool yk_all_reduce_next(const yk_timed_step *step, int32_t place[YK_MAX_RANKS]);
 /* yk_step_sums_add - add a step. */
 void yk_step_sums_add(yk_step_sums *sums, const yk_timed_step *step);
 
-/* yk_step_sums_correct - the sums in seconds, less stamp_ns for each stamp. */
+/* yk_step_sums_correct - the sums in seconds, less stamp_ns for each stamp that takes time. */
 void yk_step_sums_correct(const yk_step_sums *sums, int n_ranks, double stamp_ns, yk_step_times *out);
 
 #endif

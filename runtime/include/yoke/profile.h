@@ -20,18 +20,16 @@ typedef enum yk_time_part {
   YK_TIME_ALL_REDUCE_TRANSFER,
   YK_TIME_ALL_REDUCE_WAIT, /* waiting for the slowest rank; rows from and to other pipeline stages */
   YK_TIME_LOGITS_GATHER,
-  YK_TIME_SAMPLING,      /* on ranks other than 0: waiting for rank 0 */
-  YK_TIME_LAUNCH_GAP,    /* of the forward, before the device began and after it ended */
-  YK_TIME_HOST,          /* outside the forward: planning, handing out, waking the ranks; steps in other stages */
-  YK_TIME_STATES,        /* recurrent layers in place of attention, without their projections */
-  YK_TIME_DECODE_LAYERS, /* all layers, in a step that runs them as one operation */
+  YK_TIME_SAMPLING,   /* on ranks other than 0: waiting for rank 0 */
+  YK_TIME_LAUNCH_GAP, /* of the forward, before the device began and after it ended */
+  YK_TIME_HOST,       /* outside the forward: planning, handing out, waking the ranks; steps in other stages */
+  YK_TIME_STATES,     /* recurrent layers in place of attention, without their projections */
   YK_TIME_PARTS,
   YK_MAX_TIME_PARTS = 32 /* capacity for parts of later versions */
 } yk_time_part;
 
 /* yk_time_part_name - "gemm_qkv", "gemm_o", "gemm_gate_up", "gemm_down", "lm_head", "attention", "other_kernels",
- *   "all_reduce_transfer", "all_reduce_wait", "logits_gather", "sampling", "launch_gap", "host", "states",
- *   "decode_layers". */
+ *   "all_reduce_transfer", "all_reduce_wait", "logits_gather", "sampling", "launch_gap", "host", "states". */
 const char *yk_time_part_name(yk_time_part part);
 
 /* Sums over the timed steps. */

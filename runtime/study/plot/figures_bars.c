@@ -5,14 +5,13 @@
 
 #include "study/plot/figures.h"
 
-enum { MAX_PARTS = 5, N_TIMES = 8, N_LOSSES = 4 };
+enum { MAX_PARTS = 4, N_TIMES = 8, N_LOSSES = 4 };
 
 static const struct {
   yk_bar_kind kind;
   const char *parts[MAX_PARTS + 1];
 } times[N_TIMES] = {
-    {{YK_INK_GEMM, "G", "GEMMs of layers, whole layers"},
-     {"gemm_qkv", "gemm_o", "gemm_gate_up", "gemm_down", "decode_layers"}},
+    {{YK_INK_GEMM, "G", "GEMMs of layers"}, {"gemm_qkv", "gemm_o", "gemm_gate_up", "gemm_down"}},
     {{YK_INK_HEAD, "L", "lm_head"}, {"lm_head"}},
     {{YK_INK_ATTENTION, "A", "Attention, recurrent layers"}, {"attention", "states"}},
     {{YK_INK_OTHER, "K", "Other kernels"}, {"other_kernels"}},

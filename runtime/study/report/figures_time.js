@@ -1,10 +1,9 @@
 /* The time of a step by parts, and the losses of efficiency. */
 
 const PARTS = ["gemm_qkv", "gemm_o", "gemm_gate_up", "gemm_down", "lm_head", "attention", "other_kernels",
-               "all_reduce_transfer", "all_reduce_wait", "logits_gather", "sampling", "launch_gap", "host", "states",
-               "decode_layers"];
+               "all_reduce_transfer", "all_reduce_wait", "logits_gather", "sampling", "launch_gap", "host", "states"];
 const PART_KINDS = [
-  {key: "gemm", label: "GEMMs of layers, whole layers", parts: [...PARTS.slice(0, 4), "decode_layers"]},
+  {key: "gemm", label: "GEMMs of layers", parts: PARTS.slice(0, 4)},
   {key: "head", label: "lm_head", parts: ["lm_head"]},
   {key: "attention", label: "Attention, recurrent layers", parts: ["attention", "states"]},
   {key: "other", label: "Other kernels", parts: ["other_kernels"]},

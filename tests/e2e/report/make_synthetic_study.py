@@ -12,7 +12,7 @@ BANDWIDTH, GEMM_RATE, LINK = 4.35e12, 6.4e14, 3.6e11
 GEMMS = {"gemm_qkv": (25e6, 36), "gemm_o": (17e6, 36), "gemm_gate_up": (100e6, 36), "gemm_down": (50e6, 36)}
 LM_HEAD, N_LAYERS, HIDDEN, KV_BYTES = 622e6, 36, 4096, 147456
 PARTS = [*GEMMS, "lm_head", "attention", "other_kernels", "all_reduce_transfer", "all_reduce_wait", "logits_gather",
-         "sampling", "launch_gap", "host", "states", "decode_layers"]
+         "sampling", "launch_gap", "host", "states"]
 LOSS_OF = {"all_reduce_transfer": "all_reduce", "all_reduce_wait": "imbalance", "other_kernels": "unsplit",
            "logits_gather": "unsplit", "sampling": "unsplit", "launch_gap": "unsplit", "host": "unsplit"}
 LOSSES = ("all_reduce", "imbalance", "smaller_gemms", "unsplit")
@@ -37,7 +37,6 @@ def step_parts(ranks, batch, context):
     parts["launch_gap"] = 38
     parts["host"] = 6 + batch * 0.02
     parts["states"] = 0  # no recurrent layers
-    parts["decode_layers"] = 0  # layers run one by one
     return {name: parts[name] for name in PARTS}
 
 
