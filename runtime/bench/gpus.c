@@ -274,8 +274,13 @@ static bool find_gpu(yk_bench_gpus *gpus, int id)
 yk_status yk_bench_gpus_open(const int *ids, int n_ids, const yk_log *log, yk_bench_gpus **out, yk_err *err)
 {
   *out = NULL;
-  if (n_ids < 1 || n_ids > YK_BENCH_MAX_GPUS)
-    return yk_err_set(err, YK_E_INVAL, "n_ids: expected 1 to %d, found %d", YK_BENCH_MAX_GPUS, n_ids);
+  if (n_ids < 1) return yk_err_set(err, YK_E_INVAL, "n_ids: expected at least 1, found %d", n_ids);
+  if (n_ids > YK_BENCH_MAX_GPUS) {
+    yk_log_write(log, YK_LOG_WARN,
+                 "energy, clocks and temperature are not measured: expected at most %d GPUs, found %d",
+                 YK_BENCH_MAX_GPUS, n_ids);
+    return YK_OK;
+  }
   yk_bench_gpus *gpus = calloc(1, sizeof *gpus);
   if (!gpus) return yk_err_set(err, YK_E_NOMEM, "no memory for %d GPUs", n_ids);
   gpus->log = log;

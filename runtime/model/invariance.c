@@ -48,9 +48,10 @@ yk_status yk_invariance_check(const yk_model_config *c, const yk_model_limits *l
   if (obstacle) return yk_err_set(err, YK_E_UNSUPPORTED, "batch_invariant: not with %s", obstacle);
   const int most = most_ranks(c);
   if (n_ranks <= most && (n_ranks & (n_ranks - 1)) == 0) return YK_OK;
-  return yk_err_set(err, YK_E_UNSUPPORTED,
-                    "batch_invariant: a layer of this model (%d heads of %d, %lld channels) is split over %s, found %d",
-                    c->n_heads, c->head_dim, (long long)c->ffn_size, name_of_counts(most), n_ranks);
+  return yk_err_set(
+      err, YK_E_UNSUPPORTED,
+      "batch_invariant: a layer of this model (%d heads of %d, %lld channels) can be split over %s alone, found %d",
+      c->n_heads, c->head_dim, (long long)c->ffn_size, name_of_counts(most), n_ranks);
 }
 
 static const char *tensor_of(const yk_linear_part *part)

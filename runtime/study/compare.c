@@ -35,6 +35,7 @@ static yk_status find_ratio(yk_compared *pair, const char *metric, yk_err *err)
   yk_figure a = {0}, b = {0};
   yk_status status = yk_figure_make(json_object_get(pair->a, "runs"), metric, &a, err);
   if (status == YK_OK) status = yk_figure_make(json_object_get(pair->b, "runs"), metric, &b, err);
+  pair->has_starts = a.n_starts > 1 && b.n_starts > 1;
   pair->value_a = a.median;
   pair->value_b = b.median;
   if (status == YK_OK && yk_figure_ratio(&b, &a, &pair->ratio, &pair->has_interval, &pair->interval)) {

@@ -13,7 +13,8 @@ typedef struct yk_compared {
   const json_t *a, *b;
   char *name;                     /* "2 ranks, batch 64, ..."; owned */
   double value_a, value_b, ratio; /* medians, B / A */
-  bool has_interval;              /* both have runs of at least two starts */
+  bool has_starts;                /* both have runs of at least two starts */
+  bool has_interval;              /* and these do not differ too much for an interval (yk_stats_ratio_interval) */
   yk_interval interval;
   bool is_significant;
   double slowdown_percent; /* how much worse B is; below 0: B is better */

@@ -112,7 +112,7 @@ class BatchInvariant(harness.Case):
                     ("format_kv_c8", "a KV cache in 8 bits (kv_cache_dtype can be that of activations)")]
         for name, reason in families:
             self.refused(os.path.join(harness.FAMILIES, name), reason)
-        self.refused(harness.DEMO, "640 channels) is split over 1 rank, found 2", "--tp", 2)
+        self.refused(harness.DEMO, "640 channels) can be split over 1 rank alone, found 2", "--tp", 2)
         self.refused(harness.DEMO, "a KV cache in 8 bits", "--kv-cache-dtype", "fp8")
         self.refused(harness.DEMO, "lm_head int8", "--lm-head", "int8")
         self.refused(harness.DEMO, "adapters", "--enable-lora")

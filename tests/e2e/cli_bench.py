@@ -200,6 +200,13 @@ class Figures(Bench):
         figures = self.bench("--batch", n, "--input-len", "2", "--output-len", "3", "--repeats", "1")
         self.assertEqual((figures["completed"], figures["total_output_tokens"]), (n, 3 * n))
 
+    @harness.of_the_program
+    def test_more_ranks_than_measured_gpus(self):
+        """--device auto, without GPUs: nothing is opened for their energy."""
+        if harness.count_gpus() == 0:
+            done = self.run_yoke("bench", harness.DEMO, "--tp", 9, "--input-len", 4, "--output-len", 2, "--repeats", 1)
+            self.assertIn("output", done.out)
+
     def test_same_work(self):
         """Lengths depend on the seed alone."""
         totals = [self.bench("--batch", "5", "--input-len", "3-60", "--output-len", "2-9", "--repeats", "1", "--seed",

@@ -136,6 +136,8 @@ class Starts(ProcessesCase):
                               (("--nnodes", 2, "--node-rank", 2, "--master-addr", "h"), "--node-rank: expected 0 to 1"),
                               (("--nnodes", 2, "--node-rank", 1, "--master-addr", ""), "--master-addr"),
                               (("--headless",), "--headless"),
+                              (("--node-rank", 1), "--node-rank: expected --nnodes with it, found 1 alone"),
+                              (("--master-addr", "h"), "--master-addr: expected --nnodes with it, found h alone"),
                               (("--nnodes", 65), "--nnodes")):
             self.assert_usage_error([*GENERATE, *options], part)
         for name, value in (("WORLD_SIZE", "many"), ("RANK", "2")):

@@ -228,7 +228,7 @@ static bool parse(settings *s, int argc, char **argv, int *exit_code)
        .fallback = "4096x4096x24576 on GPUs, 64x4096x4096 on CPUs", .parse = parse_gemm},
       {"all-reduce-max", NULL, YK_OPTION_BYTES, &s->machine.all_reduce_max_bytes, "SIZE",
        .help = "largest all-reduce, at most 1 GiB; from 1 KiB in steps of 4",
-       .fallback = "256 MiB on GPUs, 16 MiB on CPUs"},
+       .fallback = "256 MiB on GPUs, 16 MiB on CPUs", .min = 1024},
       {"repeats", NULL, YK_OPTION_INT, &s->n_repeats, "N", .help = "of each measurement; the median counts", .min = 3,
        .max = 100},
       {"output", "o", YK_OPTION_STRING, &s->output_path, "FILE", .help = "also write rows and limits as JSON"},

@@ -128,6 +128,17 @@ static yk_status apply_flags(const yk_process_options *options, yk_engine_option
   return YK_OK;
 }
 
+/* A process without the others is not the one of several that these options describe. */
+static yk_status check_single(const yk_process_options *options, yk_err *err)
+{
+  if (options->process > 0)
+    return yk_err_set(err, YK_E_INVAL, "--node-rank: expected --nnodes with it, found %d alone", options->process);
+  if (options->master_host)
+    return yk_err_set(err, YK_E_INVAL, "--master-addr: expected --nnodes with it, found %s alone",
+                      options->master_host);
+  return YK_OK;
+}
+
 yk_status yk_process_options_apply(const yk_process_options *options, yk_engine_options *engine, yk_err *err)
 {
   bool is_mpi = variable("OMPI_COMM_WORLD_RANK") || variable("PMIX_RANK") || variable("PMI_RANK");
@@ -142,6 +153,8 @@ yk_status yk_process_options_apply(const yk_process_options *options, yk_engine_
     YK_TRY(apply_torch(options, engine, err));
   else if (is_mpi)
     YK_TRY(apply_mpi(options, engine, err));
+  else
+    YK_TRY(check_single(options, err));
   if (options->is_headless && engine->process == 0)
     return yk_err_set(err, YK_E_INVAL, "--headless: expected --node-rank 1 or more, found process 0");
   return read_number(local_ranks, 0, YK_MAX_RANKS - 1, &engine->local_process, err);

@@ -23,7 +23,8 @@ static const char examples[] = "  yoke study compare before/study.json after/stu
 
 static const char *verdict(const yk_compared *pair)
 {
-  if (!pair->has_interval) return "one start alone: no interval";
+  if (!pair->has_starts) return "one start alone: no interval";
+  if (!pair->has_interval) return "starts differ too much: no interval";
   if (!pair->is_significant) return "within the noise";
   return pair->slowdown_percent > 0 ? "WORSE" : "better";
 }

@@ -82,10 +82,11 @@ static yk_status choose_kind(const yk_engine_options *o, bool is_elsewhere, yk_d
   *kind = YK_DEVICE_CUDA;
   if (is_elsewhere || yk_gpus_count() > 0) return YK_OK;
   *kind = YK_DEVICE_CPU;
-  if (o->device == YK_DEVICE_AUTO) return YK_OK;
-  return yk_err_set(err, YK_E_UNSUPPORTED, "device cuda: this %s; use cpu or auto",
+  if (o->device == YK_DEVICE_AUTO && !o->device_ids) return YK_OK;
+  return yk_err_set(err, YK_E_UNSUPPORTED, "%s: this %s; use %s", o->device_ids ? "devices" : "device cuda",
                     yk_gpus_are_built() ? "machine has no GPU that the process may use"
-                                        : "build runs on CPU ranks only");
+                                        : "build runs on CPU ranks only",
+                    o->device_ids ? "ranks without devices" : "cpu or auto");
 }
 
 /* The ranks are divided among the processes in order and evenly. */
