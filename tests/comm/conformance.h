@@ -25,6 +25,7 @@ typedef struct comm_fixture {
   const comm_shape *large_shapes; /* [n_large_shapes] summed in addition to the shapes for every transport */
   int n_large_shapes;
   bool whole_packets;  /* sums are of whole 16 bytes */
+  bool opens_memories; /* certainly; other transports may */
   bool opens_slowly;   /* tests that break the ends run with 2 ranks and with all, not with every number */
   double step_limit_s; /* an absent rank is named within this time; 0: the transport names no rank */
 } comm_fixture;

@@ -386,20 +386,26 @@ void await_writes_body(rank_case *c)
   dev->ops->free(dev, numbers);
 }
 
-/* Every rank reads every rank's memory: all of it is open, or none. */
+/* Every rank reads every rank's memory: all of it is open, or none. Memory that a rank does not give is open to none. */
 void open_memories_body(rank_case *c)
 {
   yk_device *dev = c->comm->dev;
+  const int last = c->comm->n_ranks - 1;
   const size_t n = (size_t)c->n_rows * (size_t)c->hidden;
   void *own = case_array(c, c->comm->rank, n), *host = malloc(n * yk_dtype_bytes(c->dtype)), *opened[YK_MAX_RANKS];
   dev->ops->sync(dev, NULL);
   c->status = c->comm->ops->open_memories(c->comm, own, opened, NULL);
   for (int rank = 0; rank < c->comm->n_ranks && c->status == YK_OK; rank++) {
-    c->mismatches += !opened[rank] != !opened[0];
+    c->mismatches += !opened[rank] != !opened[0] || (c->fixture->opens_memories && !opened[rank]);
     if (!opened[rank]) continue;
     c->status = dev->ops->download(dev, host, opened[rank], n * yk_dtype_bytes(c->dtype), NULL);
     for (size_t i = 0; i < n; i++) c->mismatches += yk_dtype_load(c->dtype, host, i) != case_value(c, rank, i);
   }
+  case_barrier(c);
+  if (c->status == YK_OK)
+    c->status = c->comm->ops->open_memories(c->comm, c->comm->rank == last ? NULL : own, opened, NULL);
+  for (int rank = 0; rank <= last && c->status == YK_OK; rank++)
+    c->mismatches += rank == last ? opened[rank] != NULL : c->fixture->opens_memories && !opened[rank];
   case_barrier(c);
   dev->ops->free(dev, own);
   free(host);

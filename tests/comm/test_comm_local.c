@@ -130,7 +130,8 @@ int main(void)
                           .open_stages = open_stages,
                           .close = close_local,
                           .max_ranks = TEST_IS_SANITIZED ? 4 : COMM_TESTED_RANKS,
-                          .rounding_steps = round_once};
+                          .rounding_steps = round_once,
+                          .opens_memories = true};
   int n_failed = comm_conformance_run(&fixture);
   return n_failed + cmocka_run_group_tests(own, NULL, NULL);
 }
