@@ -28,7 +28,7 @@ OPENING = (
     "page. State: the commit that was measured; the link leads to its figures, with spreads, more points and the "
     "whole command. Unless stated otherwise: driver 580.159.04, CUDA 13.0, float16, medians, programs of "
     "`build/release/bin`; DIR: `scripts/make_random_model.py --preset MODEL`, random AWQ weights. Experiments: "
-    "[log/2026-11.md](log/2026-11.md).")
+    "[log](log/2026-12.md).")
 
 
 def make_page(folder):

@@ -166,6 +166,22 @@ def single_row(results):
             "; two: ".join(map(figures, found))]
 
 
+def single_row_parts(results):
+    """Sequences of several lengths; the first run has the present kernel."""
+    name = "bench_single_row_parts_h200.json"
+    found = results.measured(name)
+
+    def figures(run):
+        parts = run["time_us"]
+        products = sum(parts[part] for part in ("gemm_qkv", "gemm_o", "gemm_gate_up", "gemm_down"))
+        return (f"after {run['input_len']:,} tokens {run['decode_throughput']:.0f} tokens/s, in a step of "
+                f"{number(parts['step'])} us GEMMs {number(products)}, attention {number(parts['attention'])}, lm_head "
+                f"{number(parts['lm_head'])}, sums and norms {number(parts['other_kernels'])}")
+
+    return ["parts of a step at batch 1 in one kernel, another H200; from the second figure on a kernel that is 1.3 % "
+            "faster", link(name, found["commit"]), "; ".join(map(figures, found["runs"]))]
+
+
 def constraints(results):
     name = "constraints_h200.json"
     found = results.measured(name)
@@ -199,8 +215,8 @@ def one_row(*rows):
 def add_single_figures(page, results):
     page.section("Single figures", "One H200 unless the row says otherwise; the files have the commands.")
     page.table(["what", "state", "result"], [
-        one_row(large_batch(results), fused_norms(results), single_row(results)), shared_prefix(results),
-        processes(results), gpt_oss(results), long_prompt(results), adapters(results),
+        one_row(large_batch(results), fused_norms(results), single_row(results), single_row_parts(results)),
+        shared_prefix(results), processes(results), gpt_oss(results), long_prompt(results), adapters(results),
         one_row(batch_invariant(results), constraints(results)),
         one_row(soak(results, "soak_server_h200_x2.json", "two H200s"),
                 soak(results, "soak_server_cpu.json", "two CPU ranks, 2 processors that other programs use")),

@@ -386,7 +386,7 @@ void await_writes_body(rank_case *c)
   dev->ops->free(dev, numbers);
 }
 
-/* Every rank reads every rank's memory: all of it is open, or none. Memory that a rank does not give is open to none. */
+/* Every rank reads every rank's memory: all of it is open, or none. Memory that a rank does not give is not open. */
 void open_memories_body(rank_case *c)
 {
   yk_device *dev = c->comm->dev;
