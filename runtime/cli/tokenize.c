@@ -255,7 +255,8 @@ static int convert(const direction *way, int argc, char **argv)
   if (!yk_cli_begin(&command, argc, argv, &arguments, &exit_code)) return exit_code;
   yk_err err = YK_ERR_INIT;
   if (!c.model.name || !c.model.name[0]) {
-    yk_err_set(&err, YK_E_INVAL, "--model: expected a directory or a tokenizer.json, found nothing");
+    yk_err_set(&err, YK_E_INVAL,
+               "--model: expected a directory or a tokenizer.json, found nothing; operands are texts");
     return yk_cli_usage_error(&command, &err);
   }
   yk_status status = run(&c, &arguments, &err);

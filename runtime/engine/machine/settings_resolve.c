@@ -86,7 +86,7 @@ static yk_status choose_kind(const yk_engine_options *o, bool is_elsewhere, yk_d
   return yk_err_set(err, YK_E_UNSUPPORTED, "%s: this %s; use %s", o->device_ids ? "devices" : "device cuda",
                     yk_gpus_are_built() ? "machine has no GPU that the process may use"
                                         : "build runs on CPU ranks only",
-                    o->device_ids ? "ranks without devices" : "cpu or auto");
+                    o->device_ids ? "none" : "cpu or auto");
 }
 
 /* The ranks are divided among the processes in order and evenly. */

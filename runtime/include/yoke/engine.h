@@ -180,7 +180,8 @@ static inline void yk_engine_options_init(yk_engine_options *options)
  *   Errors: YK_E_INVAL (an option; named with its legal range), YK_E_IO, YK_E_FORMAT, YK_E_UNSUPPORTED (the
  *   checkpoint), YK_E_CAPACITY (ranks, memory: with bytes needed and available), YK_E_DEVICE. If an earlier failure has
  *   left a GPU unusable in this process, the message says that a new process is needed. On failure no part of the model
- *   stays loaded. */
+ *   stays loaded. Engines that divide a model over several GPUs must not share a GPU at the same time: kernels of
+ *   different ranks wait for each other, and find no room on a GPU where a kernel of the other engine waits. */
 yk_status yk_engine_create(const yk_engine_options *options, yk_engine **out, yk_err *err);
 
 /* yk_engine_call_off - for process 0, in place of yk_engine_create, which must not have been called: the other
