@@ -21,7 +21,7 @@ int64_t *yk_decode_parts_stamp(yk_step_profile *profile, int32_t first_layer, in
                                           .layer = first_layer + i / YK_DECODE_N_PARTS,
                                           .name = parts[part].name,
                                           .is_internal = true};
-    int64_t *at = yk_step_profile_internal(profile, &operation);
+    int64_t *at = yk_step_profile_add(profile, &operation);
     if (!at) return NULL;
     if (i == 0) first = at;
   }

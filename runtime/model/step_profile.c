@@ -95,8 +95,7 @@ static bool is_same(const yk_timed_operation *a, const yk_timed_operation *b)
   return a->kind == b->kind && a->layer == b->layer && a->name == b->name;
 }
 
-/* Returns the place of the operation's stamp; NULL: there is no room. */
-static int64_t *add(yk_step_profile *profile, const yk_timed_operation *operation)
+int64_t *yk_step_profile_add(yk_step_profile *profile, const yk_timed_operation *operation)
 {
   if (profile->n == profile->capacity) {
     profile->is_whole = false;
@@ -111,13 +110,8 @@ yk_status yk_step_profile_stamp(yk_step_profile *profile, yk_device *dev, const 
 {
   if (operation->kind == YK_OPERATION_UNTIMED) return YK_OK;
   if (profile->n > 0 && is_same(operation, &profile->operations[profile->n - 1])) return YK_OK;
-  int64_t *at = add(profile, operation);
+  int64_t *at = yk_step_profile_add(profile, operation);
   return at ? dev->ops->timestamp(dev, at, err) : YK_OK;
-}
-
-int64_t *yk_step_profile_internal(yk_step_profile *profile, const yk_timed_operation *operation)
-{
-  return add(profile, operation);
 }
 
 void yk_step_profile_rewind(yk_step_profile *profile, int32_t n)

@@ -75,10 +75,10 @@ void yk_step_profile_begin(yk_step_profile *profile);
 yk_status yk_step_profile_stamp(yk_step_profile *profile, yk_device *dev, const yk_timed_operation *operation,
                                 yk_err *err);
 
-/* yk_step_profile_internal - the next operation is a part of an operation of the device, which writes the part's stamp.
- *   Returns the place of the stamp in device memory; consecutive calls return consecutive places. NULL: there is no
- *   room, and the step is not whole. operation: is_internal. */
-int64_t *yk_step_profile_internal(yk_step_profile *profile, const yk_timed_operation *operation);
+/* yk_step_profile_add - an operation without its stamp, which the caller writes: for the parts of an operation of the
+ *   device that stamps them itself. Returns the place of the stamp in device memory; consecutive calls return
+ *   consecutive places. NULL: there is no room, and the step is not whole. */
+int64_t *yk_step_profile_add(yk_step_profile *profile, const yk_timed_operation *operation);
 
 /* yk_step_profile_rewind - the following operations are recorded as a graph: their stamps begin at index n again. */
 void yk_step_profile_rewind(yk_step_profile *profile, int32_t n);

@@ -90,6 +90,7 @@ class BenchMachine(harness.Case):
                                  (["--ranks", "2"], ["--ranks", "--device cpu"]),
                                  (["--gemm", "4x256"], ["--gemm", "4096x4096x24576", '"4x256"']),
                                  (["--gemm", "4x200x256"], ["--gemm", "multiples of 128", "200"]),
+                                 (["--all-reduce-max", "0"], ["--all-reduce-max", "at least 1.00 KiB, found 0 B"]),
                                  (["--ranks", "65"], ["--ranks", '"65"']),
                                  (["--repeats", "2"], ["--repeats", '"2"'])):
             with self.subTest(arguments):

@@ -206,6 +206,7 @@ class Figures(Bench):
         if harness.count_gpus() == 0:
             done = self.run_yoke("bench", harness.DEMO, "--tp", 9, "--input-len", 4, "--output-len", 2, "--repeats", 1)
             self.assertIn("output", done.out)
+            self.assert_error(["bench", harness.DEMO, "--devices", "0,1"], "--devices: this ", "; use none")
 
     def test_same_work(self):
         """Lengths depend on the seed alone."""

@@ -137,6 +137,7 @@ static inline decode_shape decode_shape_of(const decode_shape *whole, int32_t n_
 typedef struct decode_model {
   const decode_weights *weights;
   const decode_shape *shape; /* of the rank's layers */
+  decode_share share;
   yk_device *dev;
   yk_linear *linears[DECODE_MAX_LAYERS][DECODE_N_LINEARS];
   op_array norms[DECODE_MAX_LAYERS][DECODE_N_NORMS], final_norm;
@@ -189,7 +190,7 @@ static inline decode_model *decode_model_of_rank(yk_device *dev, const decode_we
   op_random random = {.seed = 4100};
   decode_model *model = calloc(1, sizeof *model);
   assert_non_null(model);
-  *model = (decode_model){.weights = weights, .shape = shape, .dev = dev};
+  *model = (decode_model){.weights = weights, .shape = shape, .share = share, .dev = dev};
   for (int32_t layer = 0; layer < shape->n_layers; layer++) {
     for (int i = 0; i < DECODE_N_LINEARS; i++)
       model->linears[layer][i] = decode_linear_new(dev, weights, layer, i, share);
@@ -419,6 +420,44 @@ static inline void decode_compose(decode_run *run)
     decode_linear(model, layer, DECODE_LINEAR_DOWN, &model->gated, &model->result);
     decode_add(run, is_last ? &run->y : &model->x, next);
   }
+}
+
+/* The layers prepared as one operation, with caches of this format; NULL if the device does not take them. */
+static inline yk_decode_layers *decode_prepare(decode_run *run, yk_kv_format format)
+{
+  const decode_model *model = run->model;
+  const decode_shape *shape = model->shape;
+  yk_decode_layer layers[DECODE_MAX_LAYERS];
+  yk_decode_layers *prepared = NULL;
+  for (int32_t i = 0; i < shape->n_layers; i++) {
+    const op_array *norms = model->norms[i];
+    layers[i] = (yk_decode_layer){.input_norm_w = norms[DECODE_INPUT_NORM].dev,
+                                  .post_norm_w = norms[DECODE_POST_NORM].dev,
+                                  .qkv = model->linears[i][DECODE_LINEAR_QKV],
+                                  .o = model->linears[i][DECODE_LINEAR_O],
+                                  .gate_up = model->linears[i][DECODE_LINEAR_GATE_UP],
+                                  .down = model->linears[i][DECODE_LINEAR_DOWN],
+                                  .q_norm_w = shape->has_qk_norms ? norms[DECODE_Q_NORM].dev : NULL,
+                                  .k_norm_w = shape->has_qk_norms ? norms[DECODE_K_NORM].dev : NULL,
+                                  .kv = decode_kv(run, i)};
+    layers[i].kv.format = format;
+  }
+  const yk_decode_layers_spec spec = {.layers = layers,
+                                      .rank = model->share.rank,
+                                      .n_ranks = model->share.n_ranks,
+                                      .n_layers = shape->n_layers,
+                                      .hidden = shape->hidden,
+                                      .n_q_heads = shape->n_q_heads,
+                                      .n_kv_heads = shape->n_kv_heads,
+                                      .head_dim = decode_head_dim(shape),
+                                      .norm_eps = 1e-5f,
+                                      .attention_scale = run->scene.scale,
+                                      .alpha = shape->alpha,
+                                      .rope = run->scene.rope.dev,
+                                      .final_norm_w = shape->lacks_final_norm ? NULL : model->final_norm.dev};
+  assert_non_null(model->dev->ops->decode_layers_create);
+  op_ok(model->dev->ops->decode_layers_create(model->dev, &spec, &prepared, &err));
+  return prepared;
 }
 
 /* The outputs of a step, one after the other: residual, y, then K and V of the row in each layer. */

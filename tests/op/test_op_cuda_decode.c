@@ -22,43 +22,6 @@ typedef struct both_sides {
   decode_result expected, found, composed; /* composed: the GPU's separate operations */
 } both_sides;
 
-static yk_decode_layers *prepare(decode_run *run, yk_kv_format format)
-{
-  const decode_model *model = run->model;
-  const decode_shape *shape = model->shape;
-  yk_device *dev = model->dev;
-  yk_decode_layer layers[DECODE_MAX_LAYERS];
-  yk_decode_layers *prepared = NULL;
-  for (int32_t i = 0; i < shape->n_layers; i++) {
-    const op_array *norms = model->norms[i];
-    layers[i] = (yk_decode_layer){.input_norm_w = norms[DECODE_INPUT_NORM].dev,
-                                  .post_norm_w = norms[DECODE_POST_NORM].dev,
-                                  .qkv = model->linears[i][DECODE_LINEAR_QKV],
-                                  .o = model->linears[i][DECODE_LINEAR_O],
-                                  .gate_up = model->linears[i][DECODE_LINEAR_GATE_UP],
-                                  .down = model->linears[i][DECODE_LINEAR_DOWN],
-                                  .q_norm_w = shape->has_qk_norms ? norms[DECODE_Q_NORM].dev : NULL,
-                                  .k_norm_w = shape->has_qk_norms ? norms[DECODE_K_NORM].dev : NULL,
-                                  .kv = decode_kv(run, i)};
-    layers[i].kv.format = format;
-  }
-  const yk_decode_layers_spec spec = {.layers = layers,
-                                      .n_ranks = 1,
-                                      .n_layers = shape->n_layers,
-                                      .hidden = shape->hidden,
-                                      .n_q_heads = shape->n_q_heads,
-                                      .n_kv_heads = shape->n_kv_heads,
-                                      .head_dim = decode_head_dim(shape),
-                                      .norm_eps = 1e-5f,
-                                      .attention_scale = run->scene.scale,
-                                      .alpha = shape->alpha,
-                                      .rope = run->scene.rope.dev,
-                                      .final_norm_w = shape->lacks_final_norm ? NULL : model->final_norm.dev};
-  assert_non_null(dev->ops->decode_layers_create);
-  op_ok(dev->ops->decode_layers_create(dev, &spec, &prepared, &err));
-  return prepared;
-}
-
 /* 16 thread blocks share the tokens of a KV head, and each has 16 columns of every GEMM: a GPU with fewer
  * multiprocessors may refuse. All shapes that are taken have at least 256 hidden and 128 FFN columns for a KV head. */
 static void check_is_taken(yk_device *dev, const decode_shape *shape, const yk_decode_layers *layers)
@@ -75,7 +38,7 @@ static gpu_side gpu_side_new(yk_device *dev, const decode_shape *shape, int32_t 
   gpu_side side = {.weights = decode_weights_new(shape, dev->dtype)};
   side.model = decode_model_new(dev, side.weights);
   side.run = decode_run_new(side.model, most_tokens);
-  side.layers = prepare(side.run, YK_KV_ACT);
+  side.layers = decode_prepare(side.run, YK_KV_ACT);
   return side;
 }
 
@@ -520,7 +483,7 @@ static void test_refused_layers(void **state)
     decode_weights *weights = decode_weights_new(&shape, YK_F16);
     decode_model *model = decode_model_new(dev, weights);
     decode_run *run = decode_run_new(model, 16);
-    yk_decode_layers *layers = prepare(run, kind == CODES ? YK_KV_INT8 : YK_KV_ACT);
+    yk_decode_layers *layers = decode_prepare(run, kind == CODES ? YK_KV_INT8 : YK_KV_ACT);
     assert_int_equal(layers != NULL, kind == TAKEN);
     dev->ops->decode_layers_destroy(dev, layers);
     decode_run_free(run);

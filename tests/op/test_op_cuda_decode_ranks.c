@@ -28,42 +28,6 @@ typedef struct group {
   volatile int32_t *flags; /* pinned [MOST_RANKS][3]: is_aborted, failed, missing */
 } group;
 
-static yk_decode_layers *prepare(const rank_side *side, int32_t rank, int32_t n_ranks)
-{
-  const decode_shape *shape = side->model->shape;
-  yk_decode_layer layers[DECODE_MAX_LAYERS];
-  yk_decode_layers *prepared = NULL;
-  for (int32_t i = 0; i < shape->n_layers; i++) {
-    const op_array *norms = side->model->norms[i];
-    yk_linear *const *linears = side->model->linears[i];
-    layers[i] = (yk_decode_layer){.input_norm_w = norms[DECODE_INPUT_NORM].dev,
-                                  .post_norm_w = norms[DECODE_POST_NORM].dev,
-                                  .qkv = linears[DECODE_LINEAR_QKV],
-                                  .o = linears[DECODE_LINEAR_O],
-                                  .gate_up = linears[DECODE_LINEAR_GATE_UP],
-                                  .down = linears[DECODE_LINEAR_DOWN],
-                                  .q_norm_w = shape->has_qk_norms ? norms[DECODE_Q_NORM].dev : NULL,
-                                  .k_norm_w = shape->has_qk_norms ? norms[DECODE_K_NORM].dev : NULL,
-                                  .kv = decode_kv(side->run, i)};
-  }
-  const yk_decode_layers_spec spec = {.layers = layers,
-                                      .rank = rank,
-                                      .n_ranks = n_ranks,
-                                      .n_layers = shape->n_layers,
-                                      .hidden = shape->hidden,
-                                      .n_q_heads = shape->n_q_heads,
-                                      .n_kv_heads = shape->n_kv_heads,
-                                      .head_dim = decode_head_dim(shape),
-                                      .norm_eps = 1e-5f,
-                                      .attention_scale = side->run->scene.scale,
-                                      .alpha = shape->alpha,
-                                      .rope = side->run->scene.rope.dev,
-                                      .final_norm_w = shape->lacks_final_norm ? NULL : side->model->final_norm.dev};
-  op_ok(side->dev->ops->decode_layers_create(side->dev, &spec, &prepared, &err));
-  assert_non_null(prepared);
-  return prepared;
-}
-
 /* limit_ns: of a wait for another rank. */
 static void connect_ranks(group *g, uint64_t limit_ns)
 {
@@ -109,7 +73,8 @@ static group *group_new(const op_target *target, yk_dtype dtype, const decode_sh
     side->model = decode_model_of_rank(side->dev, g->weights, &g->share, (decode_share){r, n_ranks});
     side->run = decode_run_new(side->model, n_tokens);
     decode_fill_share(side->run, g->cpu, n_tokens - 1, r);
-    side->layers = prepare(side, r, n_ranks);
+    side->layers = decode_prepare(side->run, YK_KV_ACT);
+    assert_non_null(side->layers);
   }
   connect_ranks(g, limit_ns);
   return g;

@@ -9,7 +9,9 @@
 
 #include "base/checked.h"
 #include "each_case.h"
+#include "kernels/decode_layers.h"
 #include "model/decode_graph.h"
+#include "model/decode_parts.h"
 
 enum { MAX_ROWS = 200, MAX_BLOCKS = 300 };
 
@@ -215,10 +217,31 @@ static void test_operations_of_graphs(void **state)
   for (int i = 0; i < 2; i++) free(stamps[i].operations);
 }
 
+/* Parts that do not fit make the step one that is not counted. */
+static void test_parts_beyond_the_capacity(void **state)
+{
+  (void)state;
+  static const int32_t capacities[] = {0, 1, YK_DECODE_N_PARTS, 2 * YK_DECODE_N_PARTS - 1, 2 * YK_DECODE_N_PARTS};
+  for (size_t i = 0; each_case(i, i < sizeof capacities / sizeof *capacities); i++) {
+    yk_timed_operation operations[2 * YK_DECODE_N_PARTS];
+    int64_t table[2 * YK_DECODE_N_PARTS];
+    yk_step_profile profile = {.capacity = capacities[i], .operations = operations, .table = table};
+    const bool fits = capacities[i] == 2 * YK_DECODE_N_PARTS;
+    yk_step_profile_begin(&profile);
+    assert_ptr_equal(yk_decode_parts_stamp(&profile, 5, 2), fits ? table : NULL);
+    assert_int_equal(profile.is_whole, fits);
+    assert_int_equal(profile.n, capacities[i]);
+    if (!fits) continue;
+    assert_true(operations[0].layer == 5 && operations[YK_DECODE_N_PARTS].layer == 6 && operations[3].is_internal);
+    assert_int_equal(operations[YK_DECODE_PART_SUM_OF_DOWN].kind, YK_OPERATION_ALL_REDUCE);
+  }
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_size), cmocka_unit_test(test_other_steps_are_left_alone),
-      cmocka_unit_test(test_kinds_of_steps), cmocka_unit_test(test_operations_of_graphs)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_size),
+                                     cmocka_unit_test(test_other_steps_are_left_alone),
+                                     cmocka_unit_test(test_kinds_of_steps), cmocka_unit_test(test_operations_of_graphs),
+                                     cmocka_unit_test(test_parts_beyond_the_capacity)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,6 +115,11 @@ static void test_compare(void **state)
   assert_true(compared[1].has_interval && !compared[1].is_significant);
   yk_study_compare_free(compared, n);
   json_decref(b);
+  b = make_study(make_point(2, 4, 160, 0.1), make_point(1, 4, 100, 0.9)); /* starts apart by a factor */
+  assert_int_equal(yk_study_compare(b, a, "output_throughput", &compared, &n, NULL), YK_OK);
+  assert_true(compared[1].has_starts && !compared[1].has_interval && !compared[1].is_significant);
+  yk_study_compare_free(compared, n);
+  json_decref(b);
   b = make_study(make_point(2, 4, 160, 0.1), make_point(2, 4, 160, 0.1));
   assert_int_equal(yk_study_compare(a, b, "output_throughput", &compared, &n, NULL), YK_E_FORMAT);
   json_decref(b);

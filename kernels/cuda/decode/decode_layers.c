@@ -159,7 +159,7 @@ yk_status yk_cuda_decode_layers_create(yk_device *dev, const yk_decode_layers_sp
   if (!layers) return yk_err_set(err, YK_E_NOMEM, "no memory for the layers of a decode step");
   *layers = (yk_decode_layers){
       .shape = shape, .max_kv_tokens = max_kv_tokens, .rope = spec->rope, .final_norm_w = spec->final_norm_w};
-  yk_err why = {0};
+  yk_err why = YK_ERR_INIT;
   yk_status status = load(cuda, spec, layers, &why);
   if (status != YK_OK) {
     yk_cuda_decode_layers_destroy(dev, layers);
