@@ -83,19 +83,23 @@ static void both_sides_free(both_sides *sides)
   free(sides);
 }
 
-/* stamps: as in yk_decode_layers_args. */
-static void launch_timed(const gpu_side *side, int64_t *stamps)
+static void run_layers(const gpu_side *side, const yk_decode_layers_args *args)
 {
   yk_device *dev = side->model->dev;
-  const yk_decode_layers_args args = {
-      .residual = side->run->residual.dev, .y = side->run->y.dev, .batch = &side->run->scene.batch, .stamps = stamps};
-  assert_true(dev->ops->decode_layers_takes(dev, side->layers, args.batch));
-  op_ok(dev->ops->decode_layers_run(dev, side->layers, &args, &err));
+  assert_true(dev->ops->decode_layers_takes(dev, side->layers, args->batch));
+  op_ok(dev->ops->decode_layers_run(dev, side->layers, args, &err));
+}
+
+static yk_decode_layers_args args_of(const gpu_side *side)
+{
+  return (yk_decode_layers_args){
+      .residual = side->run->residual.dev, .y = side->run->y.dev, .batch = &side->run->scene.batch};
 }
 
 static void launch(const gpu_side *side)
 {
-  launch_timed(side, NULL);
+  const yk_decode_layers_args args = args_of(side);
+  run_layers(side, &args);
 }
 
 /* Largest error of all outputs. */
@@ -423,7 +427,9 @@ static void test_stamps(void **state)
     run_repeated(&side, i, &plain);
     decode_place(side.run, repeated[i].n_tokens - 1);
     op_ok(dev->ops->timestamp(dev, memory, &err));
-    launch_timed(&side, memory + 1);
+    yk_decode_layers_args args = args_of(&side);
+    args.stamps = memory + 1;
+    run_layers(&side, &args);
     op_ok(dev->ops->timestamp(dev, memory + 1 + n, &err));
     decode_fetch(side.run, &timed);
     op_ok(dev->ops->download(dev, stamps, memory, (size_t)(n + 2) * sizeof *stamps, &err));
